@@ -1,0 +1,37 @@
+"""What of a directory tree goes into a bundle, as data that a cache kind declares."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+
+def each_file(path: str) -> str:
+    """Treat every file as an entry of its own."""
+    return path
+
+
+def first_parts(count: int) -> Callable[[str], str]:
+    """Return a rule by which the first `count` path parts name the entry."""
+
+    def entry_of(path: str) -> str:
+        return "/".join(path.split("/")[:count])
+
+    return entry_of
+
+
+@dataclass(frozen=True)
+class PackRules:
+    """What of a root is shipped, and in which units.
+
+    Attributes:
+        exclude: fnmatch patterns; one with "/" matches the whole relative path, one without
+            matches any single path part (and so everything below a directory of that name).
+        keep_mtimes: keep modification times to the nanosecond (ninja reads them); else 0.
+        entry_of: maps a relative path ("/"-separated) to its entry: the path of the file or
+            directory that is committed, kept or left out as one.
+    """
+
+    exclude: tuple[str, ...] = ()
+    keep_mtimes: bool = False
+    entry_of: Callable[[str], str] = each_file

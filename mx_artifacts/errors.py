@@ -1,0 +1,333 @@
+"""The whole exception tree.
+
+Every error says what went wrong and where in its message, and what to do next in `hint()`.
+`retryable` tells a caller whether the same call may succeed later without any change.
+Foreign exceptions (gRPC, NIXL, redis, OSError) are translated at the boundary they cross;
+nothing else leaves the library.
+
+    MxArtifactsError
+      ConfigurationError
+      BundleError: UnsafePathError, SourceChangedError, RelocationError
+      IntegrityError: ManifestInvalidError, ArtifactIdMismatchError, ChunkChecksumError,
+        SignatureError
+      DiscoveryError: NoSourceError, IncompatibleSourceError
+      LeaseError: NoFreeSlotError, LeaseExpiredError, UnknownLeaseError
+      TransportError: TransportUnavailableError, RegistrationError, ReadTimeoutError, PeerLostError
+      MetadataError: BackendUnavailableError, RecordNotFoundError, ConflictError
+      RemoteError
+      TransferFailedError
+      InstallError: InstallLockedError, NoSpaceError, InstallVerificationError, RollbackFailedError
+      LoadError: StrategySkipped, StrategyFailed
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from enum import IntEnum
+
+
+class ExitCode(IntEnum):
+    """The exit codes of `mx-artifact`, documented in docs/operations/exit-codes.md."""
+
+    OK = 0
+    UNEXPECTED = 1
+    USAGE = 2
+    PARTIAL = 3
+    NO_SOURCE = 10
+    LOCKED = 11
+    INTEGRITY = 12
+    INCOMPATIBLE = 13
+    UNREACHABLE = 14
+    TRANSPORT = 15
+    NO_SPACE = 16
+    INTERRUPTED = 130
+
+
+class MxArtifactsError(Exception):
+    """Base of every error this library raises.
+
+    `hint` overrides the class's default advice for one instance.
+    """
+
+    retryable: bool = False
+    exit_code: ExitCode = ExitCode.UNEXPECTED
+    default_hint: str = ""
+
+    def __init__(self, message: str, *, hint: str | None = None) -> None:
+        super().__init__(message)
+        self._hint = hint
+
+    def hint(self) -> str:
+        """Return the next step for the reader, or an empty string."""
+        return self._hint if self._hint is not None else self.default_hint
+
+
+class ConfigurationError(MxArtifactsError):
+    """A setting, flag or argument has a value that makes no sense."""
+
+    exit_code = ExitCode.USAGE
+
+
+# --- bundles -------------------------------------------------------------------------------------
+
+
+class BundleError(MxArtifactsError):
+    """A bundle cannot be made or read."""
+
+    exit_code = ExitCode.INTEGRITY
+
+
+class UnsafePathError(BundleError):
+    """A bundle member, or a link in the target, would write outside its root."""
+
+    default_hint = "do not install this artifact; find out who published it"
+
+
+class SourceChangedError(BundleError):
+    """A file kept changing while it was packed."""
+
+    retryable = True
+    exit_code = ExitCode.UNEXPECTED
+    default_hint = "publish when the engine has finished compiling"
+
+
+class RelocationError(BundleError):
+    """A path inside the cache cannot be rewritten for the target root."""
+
+    exit_code = ExitCode.INCOMPATIBLE
+    default_hint = "use the same absolute cache root on source and target"
+
+
+# --- integrity -----------------------------------------------------------------------------------
+
+
+class IntegrityError(MxArtifactsError):
+    """Bytes or tables are not what their hash promises."""
+
+    exit_code = ExitCode.INTEGRITY
+
+
+class ManifestInvalidError(IntegrityError):
+    """Header, file table and chunk table do not describe one artifact."""
+
+    default_hint = "the source serves a damaged artifact; restart its publisher"
+
+
+class ArtifactIdMismatchError(IntegrityError):
+    """The manifest's hash is not the artifact id that was announced."""
+
+    default_hint = "the source serves another artifact than it announced; restart its publisher"
+
+
+class ChunkChecksumError(IntegrityError):
+    """A chunk arrived with the wrong CRC32C."""
+
+    retryable = True
+    default_hint = "the source's memory or the network damages data; try another source"
+
+
+class SignatureError(IntegrityError):
+    """A signature is missing or does not verify."""
+
+
+# --- discovery -----------------------------------------------------------------------------------
+
+
+class DiscoveryError(MxArtifactsError):
+    """No usable source was found."""
+
+    exit_code = ExitCode.NO_SOURCE
+
+
+class NoSourceError(DiscoveryError):
+    """Nobody serves this identity now."""
+
+    retryable = True
+    default_hint = "start `mx-artifact publish` on a warm node, or wait with --wait 60s"
+
+
+class IncompatibleSourceError(DiscoveryError):
+    """Sources exist, but none fits; `reasons` maps a source to why."""
+
+    exit_code = ExitCode.INCOMPATIBLE
+    default_hint = "compare the identities with `mx-artifact sources show`"
+
+    def __init__(
+        self, message: str, *, reasons: Mapping[str, str] | None = None, hint: str | None = None
+    ) -> None:
+        super().__init__(message, hint=hint)
+        self.reasons = dict(reasons or {})
+
+
+# --- leases --------------------------------------------------------------------------------------
+
+
+class LeaseError(MxArtifactsError):
+    """A lease cannot be granted or used."""
+
+    exit_code = ExitCode.TRANSPORT
+
+
+class NoFreeSlotError(LeaseError):
+    """All slots are leased now; the only error that becomes RESOURCE_EXHAUSTED."""
+
+    retryable = True
+    default_hint = "the source is busy; raise its --slots, or wait"
+
+
+class LeaseExpiredError(LeaseError):
+    """The lease ran out before it was released or renewed."""
+
+    retryable = True
+
+
+class UnknownLeaseError(LeaseError):
+    """The source does not know this lease."""
+
+
+# --- transport -----------------------------------------------------------------------------------
+
+
+class TransportError(MxArtifactsError):
+    """The data plane failed."""
+
+    exit_code = ExitCode.TRANSPORT
+
+
+class TransportUnavailableError(TransportError):
+    """The transport is not installed or does not start here."""
+
+    default_hint = "install it (`pip install nixl`) and check UCX with UCX_LOG_LEVEL=info"
+
+
+class RegistrationError(TransportError):
+    """Memory cannot be registered for one-sided reads."""
+
+    default_hint = "raise the memlock limit (`ulimit -l unlimited`) or lower the buffer sizes"
+
+
+class ReadTimeoutError(TransportError):
+    """A read did not finish in time; its buffer is quarantined until it does."""
+
+    retryable = True
+    default_hint = "check that the source is alive and that UCX_NET_DEVICES fits both nodes"
+
+
+class PeerLostError(TransportError):
+    """The peer went away while it was read."""
+
+    retryable = True
+    default_hint = "the source died or was restarted; try again, another source will be used"
+
+
+# --- metadata ------------------------------------------------------------------------------------
+
+
+class MetadataError(MxArtifactsError):
+    """The central server or its backend failed."""
+
+    exit_code = ExitCode.UNREACHABLE
+
+
+class BackendUnavailableError(MetadataError):
+    """The central server or its metadata backend cannot be reached."""
+
+    retryable = True
+    default_hint = "check MX_SERVER_ADDRESS and that `mx-artifact serve` runs there"
+
+
+class RecordNotFoundError(MetadataError):
+    """The record does not exist (never published, lost, or collected)."""
+
+    exit_code = ExitCode.NO_SOURCE
+
+
+class ConflictError(MetadataError):
+    """The record was changed by someone else in between."""
+
+    retryable = True
+
+
+# --- remote and transfer -------------------------------------------------------------------------
+
+
+class RemoteError(MxArtifactsError):
+    """A peer answered with an error that has no class of its own."""
+
+    exit_code = ExitCode.UNREACHABLE
+
+
+class TransferFailedError(MxArtifactsError):
+    """No source could deliver; `attempts` lists (source, cause) in order."""
+
+    exit_code = ExitCode.TRANSPORT
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        attempts: Sequence[tuple[str, MxArtifactsError]] = (),
+        hint: str | None = None,
+    ) -> None:
+        super().__init__(message, hint=hint)
+        self.attempts = tuple(attempts)
+        if self.attempts:  # the last cause decides what a script sees
+            self.exit_code = self.attempts[-1][1].exit_code
+            self.retryable = any(cause.retryable for _, cause in self.attempts)
+
+    def hint(self) -> str:
+        """Return this error's own hint, else the last cause's."""
+        return super().hint() or (self.attempts[-1][1].hint() if self.attempts else "")
+
+
+# --- install -------------------------------------------------------------------------------------
+
+
+class InstallError(MxArtifactsError):
+    """The artifact cannot be installed; the cache root is as it was."""
+
+
+class InstallLockedError(InstallError):
+    """Another process installs into the same root."""
+
+    retryable = True
+    exit_code = ExitCode.LOCKED
+    default_hint = "wait for the other installer, or raise --lock-timeout"
+
+
+class NoSpaceError(InstallError):
+    """The file system is, or would become, full."""
+
+    exit_code = ExitCode.NO_SPACE
+    default_hint = "free space on the target's file system, or set --bundle-root to another one"
+
+
+class InstallVerificationError(InstallError):
+    """What was staged is not what the artifact says."""
+
+    exit_code = ExitCode.INTEGRITY
+
+
+class RollbackFailedError(InstallError):
+    """An install failed and its changes could not all be taken back."""
+
+    default_hint = "remove the cache root and install again"
+
+
+# --- loading -------------------------------------------------------------------------------------
+
+
+class LoadError(MxArtifactsError):
+    """A loading strategy did not deliver."""
+
+
+class StrategySkipped(LoadError):
+    """The strategy does not apply here."""
+
+
+class StrategyFailed(LoadError):
+    """The strategy failed; `model_touched` says whether the model must be re-initialised."""
+
+    def __init__(self, message: str, *, model_touched: bool, hint: str | None = None) -> None:
+        super().__init__(message, hint=hint)
+        self.model_touched = model_touched

@@ -1,0 +1,94 @@
+"""What a cache kind is: data. One module a kind declares a `CacheKind`; `registry.py` finds them.
+
+To add a kind, write mx_artifacts/kinds/<name>.py with a module-level `KIND`, list it in
+`registry.py`, and add a fixture to tests/support/kind_trees.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol
+
+from mx_artifacts.bundle.rules import PackRules
+from mx_artifacts.core.identity import SourceType
+
+Environment = Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class RootRule:
+    """A cache root of a kind.
+
+    `name` is "" for the primary root (bundle `artifact.tar`), else the bundle is `<name>.tar`.
+    `locate` returns where the engine looks, by the environment's rules in their order, and which
+    variable (or default) decided, for messages.
+    """
+
+    name: str
+    locate: Callable[[Environment], tuple[Path, str]]
+    optional: bool = False
+
+
+class Fixup(Protocol):
+    """Adapts a staged tree to the root it will stand in, before it is moved there."""
+
+    def __call__(self, staged: Path, root: Path) -> FixupReport:
+        """Rewrite files below `staged` so that they are right below `root`.
+
+        Raises:
+            RelocationError: the tree cannot be made right for this root.
+            UnsafePathError: it refers to something outside its root.
+        """
+        ...
+
+
+@dataclass(frozen=True)
+class FixupReport:
+    """What a fix-up changed: files rewritten, entries dropped and why."""
+
+    rewritten: int = 0
+    dropped: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class CacheKind:
+    """A cache kind as data.
+
+    Attributes:
+        name: as on the command line ("triton").
+        source_type: its number on the wire.
+        roots: the primary root first.
+        pack: rules for every root.
+        identity_fields: names of SourceIdentity fields that must be probed or stated.
+        extra_parameters: names of extra identity parameters, likewise.
+        fixups: run in order on each staged root.
+        runs_code: whether loading the cache executes code from it.
+    """
+
+    name: str
+    source_type: SourceType
+    title: str
+    roots: tuple[RootRule, ...]
+    pack: PackRules
+    identity_fields: tuple[str, ...]
+    extra_parameters: tuple[str, ...] = ()
+    fixups: tuple[Fixup, ...] = ()
+    runs_code: bool = True
+
+
+LITTER = (
+    "*.lock",
+    "lock",
+    "locks",
+    ".ninja_lock",
+    "tmp.*",
+    "*.tmp",
+    ".staging*",
+    "*_CxxBuild",
+    "__pycache__",
+    ".mx-artifacts*",
+    "lost+found",
+)
+"""Never shipped by any kind: locks hang the reader for ever, staging is half-written."""

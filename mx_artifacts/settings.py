@@ -1,0 +1,317 @@
+"""The only reader of os.environ.
+
+A setting has one name, one default, one reader and one row in docs/operations/settings.md (which
+`tools/generate_docs.py` writes from `SETTINGS`). Precedence: flag, environment, default.
+A value that makes no sense is refused with its name and what it should be, except where deployed
+operators rely on the reference's rule "warn and take the default" (`lenient`).
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import tempfile
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Generic, TypeVar
+
+from mx_artifacts.core.chunks import DEFAULT_CHUNK_SIZE_BYTES, MAX_CHUNK_SIZE_BYTES, MIB
+from mx_artifacts.errors import ConfigurationError
+
+T = TypeVar("T")
+logger = logging.getLogger(__name__)
+
+
+def environment() -> Mapping[str, str]:
+    """Return a snapshot of the process environment, for rules that look up other tools' names."""
+    return dict(os.environ)
+
+
+# --- parsers: text -> value, ValueError with what it should be ------------------------------------
+
+
+def parse_text(text: str) -> str:
+    """Accept any text that is not blank."""
+    if not text.strip():
+        raise ValueError("some text")
+    return text.strip()
+
+
+def parse_path(text: str) -> Path:
+    """Accept a path; `~` is expanded."""
+    return Path(parse_text(text)).expanduser()
+
+
+def parse_bool(text: str) -> bool:
+    """Accept 1/0, true/false, yes/no, on/off in any case."""
+    value = {
+        "1": True,
+        "true": True,
+        "yes": True,
+        "on": True,
+        "0": False,
+        "false": False,
+        "no": False,
+        "off": False,
+    }.get(text.strip().lower())
+    if value is None:
+        raise ValueError("1 or 0")
+    return value
+
+
+def parse_address(text: str) -> str:
+    """Accept host:port; an http:// or https:// prefix and a trailing slash are dropped."""
+    address = re.sub(r"^https?://", "", text.strip()).rstrip("/")
+    host, separator, port = address.rpartition(":")
+    if not (separator and host and port.isdecimal() and 0 < int(port) < 65536):
+        raise ValueError("host:port")
+    return address
+
+
+_DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h)?")
+_DURATION_SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
+
+
+def parse_duration(text: str) -> float:
+    """Accept seconds, or a number with ms, s, m or h; returns seconds > 0."""
+    match = _DURATION.fullmatch(text.strip().lower())
+    seconds = float(match[1]) * _DURATION_SECONDS[match[2] or "s"] if match else 0.0
+    if not 0.0 < seconds <= 7 * 86400:
+        raise ValueError("a duration above 0 and up to 7 days, such as 30, 30s, 5m")
+    return seconds
+
+
+_SIZE = re.compile(r"(\d+)\s*(?:([kmgt])i?)?b?")
+
+
+def parse_size(text: str) -> int:
+    """Accept bytes, or a number with K, M, G, T (powers of 1024); returns bytes > 0."""
+    match = _SIZE.fullmatch(text.strip().lower())
+    value = int(match[1]) * 1024 ** ("kmgt".index(match[2]) + 1 if match[2] else 0) if match else 0
+    if value <= 0:
+        raise ValueError("a size above 0, such as 67108864 or 64MiB")
+    return value
+
+
+def parse_chunk_size(text: str) -> int:
+    """Accept a size of at most 4 GiB."""
+    value = parse_size(text)
+    if value > MAX_CHUNK_SIZE_BYTES:
+        raise ValueError("a size of at most 4GiB")
+    return value
+
+
+def parse_integer(low: int, high: int) -> Callable[[str], int]:
+    """Return a parser of a whole number in low..high."""
+
+    def parse(text: str) -> int:
+        if not re.fullmatch(r"\d+", text.strip()) or not low <= int(text) <= high:
+            raise ValueError(f"a whole number from {low} to {high}")
+        return int(text)
+
+    return parse
+
+
+# --- the table -----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Setting(Generic[T]):
+    """One setting. `aliases` are older names in the order in which they win over `name`."""
+
+    name: str
+    default: Callable[[Mapping[str, str]], T]
+    parse: Callable[[str], T]
+    meaning: str
+    default_text: str
+    aliases: tuple[str, ...] = ()
+    lenient: bool = False
+
+    def read(self, flag: str | None = None, env: Mapping[str, str] | None = None) -> T:
+        """Return the flag's value, else the environment's, else the default.
+
+        Raises:
+            ConfigurationError: naming the setting and what its value should be.
+        """
+        env = environment() if env is None else env
+        if flag is not None:
+            return self._parse(flag, f"the flag for {self.name}", lenient=False)
+        for name in (*self.aliases, self.name):
+            if env.get(name):  # empty counts as unset, as in a pod spec without a value
+                return self._parse(env[name], name, lenient=self.lenient, env=env)
+        return self.default(env)
+
+    def _parse(
+        self, text: str, origin: str, *, lenient: bool, env: Mapping[str, str] | None = None
+    ) -> T:
+        try:
+            return self.parse(text)
+        except ValueError as error:
+            message = f"{origin} is {text!r}, but should be {error}"
+            if lenient:
+                logger.warning("%s; using %s", message, self.default_text)
+                return self.default(env or {})
+            raise ConfigurationError(message, hint=f"set {self.name} to {error}") from None
+
+
+SETTINGS: list[Setting[object]] = []
+
+
+def _setting(
+    name: str,
+    default: T | Callable[[Mapping[str, str]], T],
+    parse: Callable[[str], T],
+    meaning: str,
+    *,
+    aliases: tuple[str, ...] = (),
+    lenient: bool = False,
+    default_text: str | None = None,
+) -> Setting[T]:
+    function: Callable[[Mapping[str, str]], T]
+    function = default if callable(default) else lambda _env: default
+    text = str(default) if default_text is None else default_text
+    setting = Setting(name, function, parse, meaning, text, aliases, lenient)
+    SETTINGS.append(setting)  # type: ignore[arg-type]
+    return setting
+
+
+def _state_dir(env: Mapping[str, str]) -> Path:
+    home = env.get("HOME") or tempfile.gettempdir()
+    base = env.get("XDG_STATE_HOME") or f"{home}/.local/state"
+    return Path(base) / "mx-artifacts"
+
+
+_PORT = parse_integer(0, 65535)
+
+SERVER_ADDRESS = _setting(
+    "MX_SERVER_ADDRESS",
+    "localhost:8001",
+    parse_address,
+    "central server for clients (host:port); MODEL_EXPRESS_URL is deprecated but wins",
+    aliases=("MODEL_EXPRESS_URL",),
+)
+METADATA_BACKEND = _setting(
+    "MX_METADATA_BACKEND",
+    "memory:",
+    parse_text,
+    "where the central server keeps records: memory:, "
+    "redis://host:port/db, or redis (from the variables below)",
+)
+REDIS_URL = _setting(
+    "REDIS_URL",
+    "",
+    str,
+    "full Redis URL; overrides host and port",
+    default_text="from host and port",
+)
+REDIS_HOST = _setting(
+    "MX_REDIS_HOST",
+    lambda env: env.get("REDIS_HOST") or "localhost",
+    parse_text,
+    "Redis host; else REDIS_HOST",
+    default_text="localhost",
+)
+REDIS_PORT = _setting(
+    "MX_REDIS_PORT",
+    lambda env: parse_integer(1, 65535)(env.get("REDIS_PORT") or "6379"),
+    parse_integer(1, 65535),
+    "Redis port; else REDIS_PORT",
+    default_text="6379",
+)
+HEARTBEAT_INTERVAL = _setting(
+    "MX_HEARTBEAT_INTERVAL_SECS", 30.0, parse_duration, "a source's heartbeat [s]"
+)
+HEARTBEAT_TIMEOUT = _setting(
+    "MX_HEARTBEAT_TIMEOUT_SECS",
+    90.0,
+    parse_duration,
+    "a record without heartbeat for this long is stale [s]",
+)
+REAPER_SCAN_INTERVAL = _setting(
+    "MX_REAPER_SCAN_INTERVAL_SECS", 30.0, parse_duration, "how often the reaper looks [s]"
+)
+GC_TIMEOUT = _setting(
+    "MX_GC_TIMEOUT_SECS", 3600.0, parse_duration, "a stale record is deleted after this long [s]"
+)
+WORKER_HOST = _setting(
+    "MX_WORKER_HOST", "", parse_text, "host that a source advertises", default_text="found out"
+)
+WORKER_GRPC_PORT = _setting(
+    "MX_WORKER_GRPC_PORT", 6555, _PORT, "base port of the worker service (+ device index; 0: any)"
+)
+METADATA_PORT = _setting(
+    "MX_METADATA_PORT", 5555, _PORT, "base port of NIXL's listen thread (+ device index)"
+)
+NIXL_BACKEND = _setting(
+    "MX_NIXL_BACKEND", "UCX", parse_text, "NIXL backend: UCX or LIBFABRIC; both ends must agree"
+)
+TRANSPORT = _setting(
+    "MX_TRANSPORT", "nixl", parse_text, "data plane, by its name in the transport registry"
+)
+CHUNK_SIZE = _setting(
+    "MX_ARTIFACT_TRANSFER_CHUNK_SIZE",
+    DEFAULT_CHUNK_SIZE_BYTES,
+    parse_chunk_size,
+    "manifest chunk size [bytes], at most 4 GiB; invalid: warning and the default",
+    lenient=True,
+    default_text="64 MiB",
+)
+BUNDLE_ROOT = _setting(
+    "MX_ARTIFACT_BUNDLE_ROOT",
+    lambda env: Path(tempfile.gettempdir()) / "modelexpress-artifacts",
+    parse_path,
+    "staging of bundles",
+    default_text="$TMPDIR/modelexpress-artifacts",
+)
+STATE_DIR = _setting(
+    "MX_STATE_DIR",
+    _state_dir,
+    parse_path,
+    "receipts of what was installed",
+    default_text="$XDG_STATE_HOME/mx-artifacts, else ~/.local/state/mx-artifacts",
+)
+SLOTS = _setting(
+    "MX_ARTIFACT_SLOTS", 4, parse_integer(1, 1024), "registered chunk buffers of a source or target"
+)
+RESIDENT_BUDGET = _setting(
+    "MX_ARTIFACT_RESIDENT_BUDGET",
+    1024 * MIB,
+    parse_size,
+    "a source keeps a bundle wholly in registered memory up to this size [bytes]",
+    default_text="1 GiB",
+)
+LEASE_TTL = _setting(
+    "MX_ARTIFACT_LEASE_TTL_SECS", 30.0, parse_duration, "how long a chunk lease lasts [s]"
+)
+SOURCE_QUERY_TIMEOUT = _setting(
+    "MX_SOURCE_QUERY_TIMEOUT", 10.0, parse_duration, "bound of a call to the central server [s]"
+)
+PUBLISH_TIMEOUT = _setting(
+    "MX_PUBLISH_TIMEOUT_SECS", 1800.0, parse_duration, "bound of a publish, retries included [s]"
+)
+TRANSFER_TIMEOUT = _setting(
+    "MX_TRANSFER_TIMEOUT", 300.0, parse_duration, "budget for receiving from one source [s]"
+)
+SOURCE_SELECTOR = _setting(
+    "MX_P2P_SOURCE_SELECTOR",
+    "random",
+    parse_text,
+    "order of candidates: random or rendezvous_hash; unknown: warning and random",
+)
+COMPILE_CONFIG_DIGEST = _setting(
+    "MX_ARTIFACT_COMPILE_CONFIG_DIGEST",
+    "",
+    str,
+    "partitions the torch compile pool",
+    default_text="",
+)
+MODEL_REVISION = _setting(
+    "MX_MODEL_REVISION", "", str, "SourceIdentity.revision", default_text="from the engine"
+)
+POD_NAME = _setting(
+    "POD_NAME", "", str, "pod of a publisher, for owner references", default_text=""
+)
+POD_UID = _setting("POD_UID", "", str, "its uid", default_text="")
+POD_NAMESPACE = _setting("POD_NAMESPACE", "", str, "its namespace", default_text="")

@@ -1,0 +1,128 @@
+"""The data plane's plug-in surface: one-sided reads between registered memory.
+
+A transport knows addresses and lengths, never artifacts. Every implementation runs
+tests/contract/test_transport.py; the registry (`registry.py`) finds it by name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+
+@dataclass(frozen=True)
+class TransportProperties:
+    """Facts about a transport that callers may act upon."""
+
+    name: str
+    crosses_processes: bool
+    """Whether a peer may live in another process."""
+
+
+@dataclass(frozen=True)
+class RemoteRange:
+    """`length` bytes [> 0] at virtual address `addr` of a peer's device `device_id` (0: DRAM)."""
+
+    addr: int
+    length: int
+    device_id: int = 0
+
+
+class Region(Protocol):
+    """Registered local memory."""
+
+    @property
+    def addr(self) -> int:
+        """Virtual address of the first byte."""
+        ...
+
+    @property
+    def length(self) -> int:
+        """Size [bytes]."""
+        ...
+
+    def close(self) -> None:
+        """Deregister. Idempotent. The caller makes sure that no read of it is pending."""
+        ...
+
+
+class Peer(Protocol):
+    """A connected remote agent. `connect` counts references; `close` gives one back."""
+
+    @property
+    def name(self) -> str:
+        """The remote agent's name."""
+        ...
+
+    def close(self) -> None:
+        """Give this reference back; the last one disconnects. Idempotent per object."""
+        ...
+
+
+class PendingRead(Protocol):
+    """A posted read. Until `done()` is true its local memory belongs to the transport."""
+
+    def done(self) -> bool:
+        """Tell whether the memory may be used again: finished or failed for good."""
+        ...
+
+    def wait(self, timeout_seconds: float) -> None:
+        """Block until the bytes are there.
+
+        Raises:
+            ReadTimeoutError: not finished in time; the memory stays the transport's until done().
+            PeerLostError: the peer went away.
+            TransportError: any other failure.
+        """
+        ...
+
+
+class Transport(Protocol):
+    """One agent of a process. All methods may be called from any thread."""
+
+    @property
+    def properties(self) -> TransportProperties: ...
+
+    @property
+    def agent_name(self) -> str:
+        """Name of this agent, unique among those that may meet."""
+        ...
+
+    def register(self, memory: memoryview) -> Region:
+        """Register writable contiguous `memory`; the caller keeps it alive until the region closes.
+
+        Raises:
+            RegistrationError: too much memory, or the memlock limit.
+        """
+        ...
+
+    def descriptor(self) -> bytes:
+        """Return the agent descriptor: what a peer needs to connect and read all regions
+        registered until now. Opaque; the wire calls it `source_metadata`."""
+        ...
+
+    def connect(self, descriptor: bytes) -> Peer:
+        """Connect to the agent that made `descriptor`, or take another reference to it.
+
+        A newer descriptor of a known agent makes its new regions readable.
+
+        Raises:
+            TransportError: the descriptor is damaged, or of a transport that does not pair.
+        """
+        ...
+
+    def post_read(
+        self, peer: Peer, source: Sequence[RemoteRange], target: Sequence[tuple[Region, int]]
+    ) -> PendingRead:
+        """Start reading `source[i]` into `target[i]` = (region, offset in it [bytes]).
+
+        Raises:
+            ValueError: the sequences differ in length, or a range does not fit its region.
+            PeerLostError, TransportError
+        """
+        ...
+
+    def close(self) -> None:
+        """Disconnect all peers and free the agent. Idempotent; regions are closed before."""
+        ...

@@ -1,0 +1,251 @@
+"""Protobuf <-> core. Messages stop here: nothing above this package sees one."""
+
+from __future__ import annotations
+
+from typing import cast
+
+from mx_artifacts.core.identity import BackendFramework, SourceIdentity, SourceType
+from mx_artifacts.core.manifest import ManifestChunk, ManifestFile
+from mx_artifacts.core.sources import (
+    ArtifactSummary,
+    SourceQuery,
+    SourceRef,
+    SourceStatus,
+    TensorDescriptor,
+    WorkerRecord,
+)
+from mx_artifacts.errors import ManifestInvalidError, RemoteError
+from mx_artifacts.wire.gen.model_express import p2p_pb2 as pb
+
+
+def _enum(kind: type[SourceType], value: int) -> SourceType:
+    try:
+        return kind(value)
+    except ValueError:
+        raise ManifestInvalidError(f"source type {value} is not known") from None
+
+
+# --- identity ------------------------------------------------------------------------------------
+
+
+def identity_to_wire(identity: SourceIdentity) -> pb.SourceIdentity:
+    """Return the message of `identity`."""
+    return pb.SourceIdentity(**identity.as_dict())
+
+
+def identity_from_wire(message: pb.SourceIdentity) -> SourceIdentity:
+    """Return the identity of `message`.
+
+    Raises:
+        ManifestInvalidError: it carries an enum value that this version does not know.
+    """
+    values = {
+        field.name: getattr(message, field.name)
+        for field in pb.SourceIdentity.DESCRIPTOR.fields
+        if field.name not in ("mx_source_type", "backend_framework", "extra_parameters")
+    }
+    try:
+        framework = BackendFramework(message.backend_framework)
+    except ValueError:
+        raise ManifestInvalidError(
+            f"backend framework {message.backend_framework} is not known"
+        ) from None
+    return SourceIdentity(
+        mx_source_type=_enum(SourceType, message.mx_source_type),
+        backend_framework=framework,
+        extra_parameters=dict(message.extra_parameters),
+        **values,
+    )
+
+
+# --- manifest ------------------------------------------------------------------------------------
+
+
+def file_to_wire(file: ManifestFile) -> pb.ArtifactManifestFile:
+    return pb.ArtifactManifestFile(
+        file_index=file.file_index, path=file.path, size=file.size, checksum=file.checksum
+    )
+
+
+def file_from_wire(message: pb.ArtifactManifestFile) -> ManifestFile:
+    return ManifestFile(message.file_index, message.path, message.size, message.checksum)
+
+
+def chunk_to_wire(chunk: ManifestChunk) -> pb.ArtifactManifestChunk:
+    return pb.ArtifactManifestChunk(
+        chunk_index=chunk.chunk_index,
+        file_index=chunk.file_index,
+        file_offset=chunk.file_offset,
+        length=chunk.length,
+        checksum=chunk.checksum,
+    )
+
+
+def chunk_from_wire(message: pb.ArtifactManifestChunk) -> ManifestChunk:
+    return ManifestChunk(
+        message.chunk_index,
+        message.file_index,
+        message.file_offset,
+        message.length,
+        message.checksum,
+    )
+
+
+def source_type_from_wire(value: int) -> SourceType:
+    """Return the source type, or raise ManifestInvalidError."""
+    return _enum(SourceType, value)
+
+
+# --- worker records ------------------------------------------------------------------------------
+
+
+def _tensor_to_wire(tensor: TensorDescriptor) -> pb.TensorDescriptor:
+    return pb.TensorDescriptor(
+        name=tensor.name,
+        addr=tensor.addr,
+        size=tensor.size,
+        device_id=tensor.device_id,
+        dtype=tensor.dtype,
+    )
+
+
+def _tensor_from_wire(message: pb.TensorDescriptor) -> TensorDescriptor:
+    return TensorDescriptor(
+        message.name, message.addr, message.size, message.device_id, message.dtype
+    )
+
+
+def summary_to_wire(summary: ArtifactSummary) -> pb.ArtifactSourceMetadata:
+    return pb.ArtifactSourceMetadata(
+        artifact_id=summary.artifact_id,
+        total_size=summary.total_size,
+        file_count=summary.file_count,
+        chunk_count=summary.chunk_count,
+        node_rank=summary.node_rank,
+    )
+
+
+def summary_from_wire(message: pb.ArtifactSourceMetadata) -> ArtifactSummary:
+    return ArtifactSummary(
+        message.artifact_id,
+        message.total_size,
+        message.file_count,
+        message.chunk_count,
+        message.node_rank,
+    )
+
+
+def status_from_wire(value: int) -> SourceStatus:
+    """Return the status; one that this version does not know is UNKNOWN."""
+    try:
+        return SourceStatus(value)
+    except ValueError:
+        return SourceStatus.UNKNOWN
+
+
+def worker_to_wire(record: WorkerRecord) -> pb.WorkerMetadata:
+    """Return the message of `record`; tensors go into both the new and the deprecated field."""
+    message = pb.WorkerMetadata(
+        worker_rank=record.worker_rank,
+        status=cast(pb.SourceStatus, int(record.status)),
+        updated_at=record.updated_at_ms,
+        metadata_endpoint=record.metadata_endpoint,
+        agent_name=record.agent_name,
+        worker_grpc_endpoint=record.worker_grpc_endpoint,
+        accelerator=record.accelerator,
+        topology=dict(record.topology),
+    )
+    if record.nixl_metadata is not None:
+        message.nixl_metadata = record.nixl_metadata
+    elif record.transfer_engine_session_id is not None:
+        message.transfer_engine_session_id = record.transfer_engine_session_id
+    if record.artifact is not None:
+        message.artifact_source.CopyFrom(summary_to_wire(record.artifact))
+    elif record.tensors:
+        tensors = [_tensor_to_wire(t) for t in record.tensors]
+        message.tensor_source.tensors.extend(tensors)
+        message.tensors.extend(tensors)
+    return message
+
+
+def worker_from_wire(message: pb.WorkerMetadata) -> WorkerRecord:
+    """Return the record of `message`, reading tensors from either field."""
+    backend = message.WhichOneof("backend_metadata")
+    payload = message.WhichOneof("source_payload")
+    tensors = message.tensor_source.tensors if payload == "tensor_source" else message.tensors
+    return WorkerRecord(
+        worker_rank=message.worker_rank,
+        status=status_from_wire(message.status),
+        updated_at_ms=message.updated_at,
+        nixl_metadata=message.nixl_metadata if backend == "nixl_metadata" else None,
+        transfer_engine_session_id=(
+            message.transfer_engine_session_id if backend == "transfer_engine_session_id" else None
+        ),
+        metadata_endpoint=message.metadata_endpoint,
+        agent_name=message.agent_name,
+        worker_grpc_endpoint=message.worker_grpc_endpoint,
+        accelerator=message.accelerator,
+        topology=dict(message.topology),
+        tensors=tuple(_tensor_from_wire(t) for t in tensors),
+        artifact=(
+            summary_from_wire(message.artifact_source) if payload == "artifact_source" else None
+        ),
+    )
+
+
+# --- listings ------------------------------------------------------------------------------------
+
+
+def ref_to_wire(ref: SourceRef) -> pb.SourceInstanceRef:
+    message = pb.SourceInstanceRef(
+        mx_source_id=ref.mx_source_id,
+        worker_id=ref.worker_id,
+        model_name=ref.model_name,
+        worker_rank=ref.worker_rank,
+        accelerator=ref.accelerator,
+        updated_at=ref.updated_at_ms,
+        topology=dict(ref.topology),
+    )
+    if ref.source_load is not None:
+        message.source_load = ref.source_load
+    return message
+
+
+def ref_from_wire(message: pb.SourceInstanceRef) -> SourceRef:
+    return SourceRef(
+        mx_source_id=message.mx_source_id,
+        worker_id=message.worker_id,
+        model_name=message.model_name,
+        worker_rank=message.worker_rank,
+        accelerator=message.accelerator,
+        updated_at_ms=message.updated_at,
+        topology=dict(message.topology),
+        source_load=message.source_load if message.HasField("source_load") else None,
+    )
+
+
+def query_from_wire(message: pb.ListSourcesRequest, mx_source_id: str | None) -> SourceQuery:
+    """Return the query; `mx_source_id` is that of the message's identity, if it filters."""
+
+    def optional(name: str) -> int | None:
+        return getattr(message, name) if message.HasField(name) else None
+
+    status = optional("status_filter")
+    return SourceQuery(
+        mx_source_id=mx_source_id,
+        status=None if status is None else status_from_wire(status),
+        model_name=message.model_name_filter if message.HasField("model_name_filter") else None,
+        worker_rank=optional("worker_rank_filter"),
+        min_training_step=optional("min_training_step"),
+        min_updated_at_ms=optional("min_updated_at"),
+        limit=optional("limit"),
+    )
+
+
+def require(condition: bool, what: str, peer: str) -> None:
+    """Raise RemoteError when a peer's answer lacks what the protocol promises."""
+    if not condition:
+        raise RemoteError(
+            f"{peer} gave a wrong answer: {what}",
+            hint="check that a mx-artifacts or ModelExpress peer listens at that address",
+        )

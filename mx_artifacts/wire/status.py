@@ -1,0 +1,89 @@
+"""Status codes <-> errors: the one table by which failures cross gRPC."""
+
+from __future__ import annotations
+
+import grpc
+
+from mx_artifacts.errors import (
+    ArtifactIdMismatchError,
+    BackendUnavailableError,
+    ConfigurationError,
+    ConflictError,
+    IntegrityError,
+    LeaseExpiredError,
+    ManifestInvalidError,
+    MxArtifactsError,
+    NoFreeSlotError,
+    PeerLostError,
+    RecordNotFoundError,
+    RemoteError,
+    TransportError,
+    UnknownLeaseError,
+)
+
+# First match wins, so subclasses stand before their bases. Only "no free slot" is
+# RESOURCE_EXHAUSTED: a target must be able to tell "busy" from "broken" (docs/adr/0009).
+_TO_CODE: tuple[tuple[type[MxArtifactsError], grpc.StatusCode], ...] = (
+    (NoFreeSlotError, grpc.StatusCode.RESOURCE_EXHAUSTED),
+    (LeaseExpiredError, grpc.StatusCode.FAILED_PRECONDITION),
+    (UnknownLeaseError, grpc.StatusCode.NOT_FOUND),
+    (RecordNotFoundError, grpc.StatusCode.NOT_FOUND),
+    (ConflictError, grpc.StatusCode.ABORTED),
+    (BackendUnavailableError, grpc.StatusCode.UNAVAILABLE),
+    (ConfigurationError, grpc.StatusCode.INVALID_ARGUMENT),
+    (ManifestInvalidError, grpc.StatusCode.INVALID_ARGUMENT),
+    (ArtifactIdMismatchError, grpc.StatusCode.FAILED_PRECONDITION),
+    (IntegrityError, grpc.StatusCode.DATA_LOSS),
+    (TransportError, grpc.StatusCode.INTERNAL),
+)
+
+
+def code_of(error: MxArtifactsError) -> grpc.StatusCode:
+    """Return the status code with which a server answers `error`."""
+    for kind, code in _TO_CODE:
+        if isinstance(error, kind):
+            return code
+    return grpc.StatusCode.INTERNAL
+
+
+def _describe(error: grpc.RpcError) -> tuple[grpc.StatusCode, str]:
+    code = error.code() if hasattr(error, "code") else grpc.StatusCode.UNKNOWN
+    details = error.details() if hasattr(error, "details") else str(error)
+    return code, details or code.name
+
+
+def error_from_central(error: grpc.RpcError, address: str) -> MxArtifactsError:
+    """Translate a failed call to the central server at `address`."""
+    code, details = _describe(error)
+    where = f"central server {address}"
+    if code is grpc.StatusCode.UNAVAILABLE:
+        return BackendUnavailableError(f"{where} is unavailable: {details}")
+    if code is grpc.StatusCode.DEADLINE_EXCEEDED:
+        return BackendUnavailableError(f"{where} did not answer in time")
+    if code is grpc.StatusCode.UNIMPLEMENTED:
+        return RemoteError(
+            f"{where} is not a ModelExpress server: {details}",
+            hint="check MX_SERVER_ADDRESS; something else listens there",
+        )
+    if code is grpc.StatusCode.INVALID_ARGUMENT:
+        return ConfigurationError(f"{where} refused the request: {details}")
+    if code is grpc.StatusCode.NOT_FOUND:
+        return RecordNotFoundError(f"{where}: {details}")
+    return RemoteError(f"{where} failed ({code.name}): {details}")
+
+
+def error_from_worker(error: grpc.RpcError, endpoint: str) -> MxArtifactsError:
+    """Translate a failed call to the source worker at `endpoint`."""
+    code, details = _describe(error)
+    where = f"source {endpoint}"
+    if code is grpc.StatusCode.RESOURCE_EXHAUSTED:
+        return NoFreeSlotError(f"{where} is busy: {details}")
+    if code in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED):
+        return PeerLostError(f"{where} is gone: {details}")
+    if code is grpc.StatusCode.DEADLINE_EXCEEDED:
+        return PeerLostError(f"{where} did not answer in time")
+    if code is grpc.StatusCode.NOT_FOUND:
+        return RecordNotFoundError(f"{where}: {details}")
+    if code is grpc.StatusCode.UNIMPLEMENTED:
+        return RemoteError(f"{where} is not a ModelExpress worker: {details}")
+    return RemoteError(f"{where} failed ({code.name}): {details}")
