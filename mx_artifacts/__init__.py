@@ -3,4 +3,76 @@
 Public names load on first use, so that `import mx_artifacts` costs nothing.
 """
 
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
 __version__ = "0.1.0"
+
+if TYPE_CHECKING:
+    from mx_artifacts import errors as errors
+    from mx_artifacts.artifacts.discover import discover_artifact_source as discover_artifact_source
+    from mx_artifacts.artifacts.factories import (
+        cute_dsl_cache_artifact_transfer as cute_dsl_cache_artifact_transfer,
+    )
+    from mx_artifacts.artifacts.factories import (
+        deep_gemm_cache_artifact_transfer as deep_gemm_cache_artifact_transfer,
+    )
+    from mx_artifacts.artifacts.factories import (
+        flashinfer_cache_artifact_transfer as flashinfer_cache_artifact_transfer,
+    )
+    from mx_artifacts.artifacts.factories import (
+        tilelang_cache_artifact_transfer as tilelang_cache_artifact_transfer,
+    )
+    from mx_artifacts.artifacts.factories import (
+        torch_compile_cache_artifact_transfer as torch_compile_cache_artifact_transfer,
+    )
+    from mx_artifacts.artifacts.factories import (
+        triton_cache_artifact_transfer as triton_cache_artifact_transfer,
+    )
+    from mx_artifacts.artifacts.factories import (
+        tvm_ffi_cache_artifact_transfer as tvm_ffi_cache_artifact_transfer,
+    )
+    from mx_artifacts.artifacts.protocol import ArtifactBundle as ArtifactBundle
+    from mx_artifacts.artifacts.protocol import ArtifactCacheRoot as ArtifactCacheRoot
+    from mx_artifacts.artifacts.protocol import P2PArtifactTransfer as P2PArtifactTransfer
+    from mx_artifacts.artifacts.publish import publish_artifact_source as publish_artifact_source
+    from mx_artifacts.artifacts.tarred import TarredP2PArtifactTransfer as TarredP2PArtifactTransfer
+    from mx_artifacts.core.compatibility import accelerators_compatible as accelerators_compatible
+    from mx_artifacts.core.identity import SourceIdentity as SourceIdentity
+    from mx_artifacts.core.identity import compute_mx_source_id as compute_mx_source_id
+    from mx_artifacts.fetcher import ArtifactFetcher as ArtifactFetcher
+    from mx_artifacts.publisher import ArtifactPublisher as ArtifactPublisher
+
+_FACTORIES = (
+    "cute_dsl", "deep_gemm", "flashinfer", "tilelang", "torch_compile", "triton", "tvm_ffi",
+)  # fmt: skip
+_EXPORTS = {
+    "ArtifactBundle": "artifacts.protocol",
+    "ArtifactCacheRoot": "artifacts.protocol",
+    "ArtifactFetcher": "fetcher",
+    "ArtifactPublisher": "publisher",
+    "P2PArtifactTransfer": "artifacts.protocol",
+    "SourceIdentity": "core.identity",
+    "TarredP2PArtifactTransfer": "artifacts.tarred",
+    "accelerators_compatible": "core.compatibility",
+    "compute_mx_source_id": "core.identity",
+    "discover_artifact_source": "artifacts.discover",
+    "publish_artifact_source": "artifacts.publish",
+    **{f"{kind}_cache_artifact_transfer": "artifacts.factories" for kind in _FACTORIES},
+}
+
+__all__ = ["__version__", "errors", *_EXPORTS]  # noqa: PLE0604 - checked in a test
+
+
+def __getattr__(name: str) -> Any:
+    if name in _EXPORTS:
+        return getattr(importlib.import_module(f"{__name__}.{_EXPORTS[name]}"), name)
+    if name == "errors":
+        return importlib.import_module(f"{__name__}.errors")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

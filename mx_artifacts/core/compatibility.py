@@ -1,6 +1,8 @@
-"""Run-time compatibility that is not part of the identity."""
+"""Which sources a target may use, and what keeps it from the others."""
 
 from __future__ import annotations
+
+from mx_artifacts.core.identity import SourceIdentity
 
 
 def accelerators_compatible(target: str, source: str) -> bool:
@@ -10,3 +12,26 @@ def accelerators_compatible(target: str, source: str) -> bool:
     Compared without regard to case, as identities are.
     """
     return not target or not source or target.lower() == source.lower()
+
+
+def identity_differences(
+    ours: SourceIdentity, theirs: SourceIdentity
+) -> dict[str, tuple[str, str]]:
+    """Return {field: (ours, theirs)} of the fields that give two identities different ids.
+
+    Extra parameters are named `extra_parameters.KEY`; a value that is not stated is "".
+    """
+
+    def flat(identity: SourceIdentity) -> dict[str, str]:
+        values = identity.as_dict()
+        extras = values.pop("extra_parameters")
+        flattened = {name: str(value) for name, value in values.items()}
+        flattened |= {f"extra_parameters.{key.lower()}": extras[key] for key in sorted(extras)}
+        return flattened
+
+    mine, other = flat(ours), flat(theirs)
+    return {
+        name: (mine.get(name, ""), other.get(name, ""))
+        for name in sorted(mine.keys() | other.keys())
+        if mine.get(name, "").lower() != other.get(name, "").lower()
+    }

@@ -1,0 +1,157 @@
+"""Find the sources of an artifact, or say what keeps the others from fitting."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+from mx_artifacts.artifacts.protocol import ArtifactSourceEndpoint
+from mx_artifacts.client.central import CentralClient
+from mx_artifacts.core.compatibility import accelerators_compatible, identity_differences
+from mx_artifacts.core.identity import SourceIdentity
+from mx_artifacts.core.sources import SourceQuery, SourceRef, SourceStatus, StoredWorker
+from mx_artifacts.errors import IncompatibleSourceError, NoSourceError
+
+MAX_EXPLAINED = 16
+"""Records read to explain why nothing fits; enough for a person, bounded for a fleet."""
+
+OrderCandidates = Callable[[Sequence[SourceRef]], Sequence[SourceRef]]
+
+
+def _as_they_come(refs: Sequence[SourceRef]) -> Sequence[SourceRef]:
+    return refs
+
+
+def candidate_sources(
+    client: CentralClient,
+    identity: SourceIdentity,
+    *,
+    worker_rank: int | None = None,
+    node_rank: int | None = None,
+    artifact_id: str = "",
+    accelerator: str = "",
+    order: OrderCandidates = _as_they_come,
+) -> Iterator[ArtifactSourceEndpoint]:
+    """Yield compatible sources in order, each record fetched when it is asked for.
+
+    Incompatible accelerators are dropped before ordering, so that they cannot use up a target's
+    attempts, and checked again on the record, which is authoritative.
+
+    Raises:
+        NoSourceError: nobody serves this model and kind.
+        IncompatibleSourceError: somebody does, but none fits; `reasons` says why for each.
+        MetadataError: the central server does not answer.
+    """
+    refs = client.list_sources(
+        SourceQuery(status=SourceStatus.READY, worker_rank=worker_rank), identity
+    )
+    reasons: dict[str, str] = {}
+    usable = []
+    for ref in refs:
+        if accelerators_compatible(accelerator, ref.accelerator):
+            usable.append(ref)
+        else:
+            reasons[_label(ref)] = f"accelerator is {ref.accelerator}, here it is {accelerator}"
+    found = False
+    for ref in order(usable):
+        stored = client.get_metadata(ref.mx_source_id, ref.worker_id)
+        reason = _objection(stored, node_rank, artifact_id, accelerator)
+        if stored is None or reason:
+            reasons[_label(ref)] = reason
+            continue
+        found = True
+        yield _endpoint(stored)
+    if not found:
+        raise _nothing_found(client, identity, reasons)
+
+
+def discover_artifact_source(
+    client: CentralClient,
+    identity: SourceIdentity,
+    *,
+    worker_rank: int | None = None,
+    node_rank: int | None = None,
+    artifact_id: str = "",
+    accelerator: str = "",
+) -> ArtifactSourceEndpoint:
+    """Return the first compatible source; raises as `candidate_sources` does."""
+    return next(
+        candidate_sources(
+            client,
+            identity,
+            worker_rank=worker_rank,
+            node_rank=node_rank,
+            artifact_id=artifact_id,
+            accelerator=accelerator,
+        )
+    )
+
+
+def _label(ref: SourceRef | StoredWorker) -> str:
+    return f"{ref.mx_source_id}/{ref.worker_id}"
+
+
+def _objection(
+    stored: StoredWorker | None, node_rank: int | None, artifact_id: str, accelerator: str
+) -> str:
+    """Return why this record cannot be used, or ""."""
+    if stored is None:
+        return "its record was removed meanwhile"
+    record = stored.record
+    if record.artifact is None:
+        return "it serves no artifact"
+    if not record.worker_grpc_endpoint:
+        return "it gives no worker endpoint"
+    if artifact_id and record.artifact.artifact_id != artifact_id:
+        return f"it serves artifact {record.artifact.artifact_id}"
+    if node_rank is not None and record.artifact.node_rank != node_rank:
+        return f"its node rank is {record.artifact.node_rank}, asked for is {node_rank}"
+    if not accelerators_compatible(accelerator, record.accelerator):
+        return f"accelerator is {record.accelerator}, here it is {accelerator}"
+    return ""
+
+
+def _endpoint(stored: StoredWorker) -> ArtifactSourceEndpoint:
+    record = stored.record
+    assert record.artifact is not None
+    return ArtifactSourceEndpoint(
+        mx_source_id=stored.mx_source_id,
+        worker_id=stored.worker_id,
+        worker_rank=record.worker_rank,
+        worker_grpc_endpoint=record.worker_grpc_endpoint,
+        artifact_id=record.artifact.artifact_id,
+        total_size=record.artifact.total_size,
+        accelerator=record.accelerator,
+    )
+
+
+def _nothing_found(
+    client: CentralClient, identity: SourceIdentity, reasons: dict[str, str]
+) -> NoSourceError | IncompatibleSourceError:
+    what = f"{identity.mx_source_type.name} of model {identity.model_name!r}"
+    if not reasons:
+        reasons = _near_misses(client, identity)
+    if not reasons:
+        return NoSourceError(f"no ready source serves {what}")
+    listed = "; ".join(f"{source}: {reason}" for source, reason in reasons.items())
+    return IncompatibleSourceError(f"no source of {what} fits this node: {listed}", reasons=reasons)
+
+
+def _near_misses(client: CentralClient, identity: SourceIdentity) -> dict[str, str]:
+    """Explain ready sources of the same model and kind by the fields that differ."""
+    query = SourceQuery(
+        status=SourceStatus.READY, model_name=identity.model_name, limit=MAX_EXPLAINED
+    )
+    reasons: dict[str, str] = {}
+    for ref in client.list_sources(query):
+        stored = client.get_metadata(ref.mx_source_id, ref.worker_id)
+        if stored is None or stored.identity.mx_source_type is not identity.mx_source_type:
+            continue
+        differences = identity_differences(identity, stored.identity)
+        if differences:
+            reasons[_label(ref)] = ", ".join(
+                f"{name} is {theirs or 'not stated'} there, {ours or 'not stated'} here"
+                for name, (ours, theirs) in differences.items()
+            )
+        else:
+            reasons[_label(ref)] = "its worker rank is not the one asked for"
+    return reasons

@@ -1,0 +1,124 @@
+"""The factory helpers: the transfer of a cache kind, with roots from the environment by default."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Protocol
+
+from mx_artifacts import settings
+from mx_artifacts.artifacts.protocol import ArtifactCacheRoot
+from mx_artifacts.artifacts.tarred import DEFAULT_LOCK_TIMEOUT_SECONDS, TarredP2PArtifactTransfer
+from mx_artifacts.errors import ConfigurationError
+from mx_artifacts.kinds.base import CacheKind
+from mx_artifacts.kinds.registry import get_kind
+from mx_artifacts.observability.events import EventSink, drop
+
+AnyPath = str | Path
+
+
+def transfer_of_kind(
+    kind: CacheKind,
+    *,
+    bundle_root: Path,
+    roots: Mapping[str, Path] | None = None,
+    chunk_size: int | None = None,
+    lock_timeout_seconds: float = DEFAULT_LOCK_TIMEOUT_SECONDS,
+    events: EventSink = drop,
+) -> TarredP2PArtifactTransfer:
+    """Return a transfer whose source and target roots are this node's roots of `kind`.
+
+    `roots` overrides single roots by name ("" is the primary root).
+
+    Raises:
+        ConfigurationError: `roots` names a root that the kind does not have.
+    """
+    chosen = dict(roots or {})
+    cache_roots = []
+    env = settings.environment()
+    for rule in kind.roots:
+        path = chosen.pop(rule.name, None) or rule.locate(env)[0]
+        cache_roots.append(ArtifactCacheRoot(rule.name or kind.name, path, path, rule.optional))
+    if chosen:
+        raise ConfigurationError(f"cache kind {kind.name!r} has no root named {sorted(chosen)}")
+    return TarredP2PArtifactTransfer(
+        name=kind.name,
+        mx_source_type=kind.source_type,
+        roots=tuple(cache_roots),
+        bundle_root=bundle_root,
+        chunk_size=chunk_size,
+        kind=kind,
+        lock_timeout_seconds=lock_timeout_seconds,
+        events=events,
+    )
+
+
+class ArtifactTransferFactory(Protocol):
+    """Makes the transfer of one cache kind."""
+
+    def __call__(
+        self,
+        source_root: AnyPath | None = None,
+        target_root: AnyPath | None = None,
+        bundle_root: AnyPath | None = None,
+        *,
+        chunk_size: int | None = None,
+        additional_roots: Sequence[ArtifactCacheRoot] = (),
+    ) -> TarredP2PArtifactTransfer:
+        """Return the kind's transfer.
+
+        Args:
+            source_root: where a source reads the cache; default: by the kind's rules.
+            target_root: where a target installs it; default: by the kind's rules.
+            bundle_root: staging of bundles; default: MX_ARTIFACT_BUNDLE_ROOT.
+            chunk_size: bytes; default: MX_ARTIFACT_TRANSFER_CHUNK_SIZE.
+            additional_roots: further directories of the same artifact. When neither roots nor
+                these are given, they are the kind's own further roots.
+
+        Raises:
+            ConfigurationError: root names clash.
+        """
+        ...
+
+
+def _factory(kind_name: str) -> ArtifactTransferFactory:
+    def artifact_transfer(
+        source_root: AnyPath | None = None,
+        target_root: AnyPath | None = None,
+        bundle_root: AnyPath | None = None,
+        *,
+        chunk_size: int | None = None,
+        additional_roots: Sequence[ArtifactCacheRoot] = (),
+    ) -> TarredP2PArtifactTransfer:
+        kind = get_kind(kind_name)
+        env = settings.environment()
+        here, *others = [
+            ArtifactCacheRoot(rule.name or kind.name, path, path, rule.optional)
+            for rule in kind.roots
+            for path in [rule.locate(env)[0]]
+        ]
+        primary = ArtifactCacheRoot(
+            kind.name,
+            Path(source_root) if source_root is not None else here.source_root,
+            Path(target_root) if target_root is not None else here.target_root,
+        )
+        by_rules = source_root is None and target_root is None and not additional_roots
+        return TarredP2PArtifactTransfer(
+            name=kind.name,
+            mx_source_type=kind.source_type,
+            roots=(primary, *(others if by_rules else additional_roots)),
+            bundle_root=Path(bundle_root) if bundle_root else settings.BUNDLE_ROOT.read(),
+            chunk_size=chunk_size if chunk_size is not None else settings.CHUNK_SIZE.read(),
+            kind=kind,
+        )
+
+    return artifact_transfer
+
+
+torch_compile_cache_artifact_transfer = _factory("inductor")
+triton_cache_artifact_transfer = _factory("triton")
+deep_gemm_cache_artifact_transfer = _factory("deep_gemm")
+tilelang_cache_artifact_transfer = _factory("tilelang")
+cute_dsl_cache_artifact_transfer = _factory("cute_dsl")
+flashinfer_cache_artifact_transfer = _factory("flashinfer")
+tvm_ffi_cache_artifact_transfer = _factory("tvm_ffi")

@@ -1,0 +1,162 @@
+"""The life cycle of a cache artifact, as the specification names it."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from mx_artifacts.bundle.pack import PackReport
+from mx_artifacts.client.central import CentralClient
+from mx_artifacts.core.identity import SourceIdentity, SourceType
+from mx_artifacts.core.manifest import ArtifactManifest
+from mx_artifacts.core.sources import ArtifactSummary
+from mx_artifacts.install.commit import InstallReport
+from mx_artifacts.transport.base import Transport
+
+DEFAULT_MAX_INFLIGHT_CHUNKS = 4
+DEFAULT_TIMEOUT_SECONDS = 120.0
+
+
+@dataclass(frozen=True)
+class ArtifactCacheRoot:
+    """One directory of a cache: where it is read on a source and written on a target.
+
+    The first root of an artifact travels as `artifact.tar`, a further one as `<name>.tar`.
+    An optional root may be absent on the source.
+    """
+
+    name: str
+    source_root: Path
+    target_root: Path
+    optional: bool = False
+
+
+@dataclass(frozen=True)
+class PackedRoot:
+    """A root that went into a bundle, and what was left out."""
+
+    name: str
+    root: Path
+    report: PackReport
+
+
+@dataclass(frozen=True)
+class ArtifactBundle:
+    """A sealed artifact on the source's disk. `files` maps logical manifest paths to bundles."""
+
+    directory: Path
+    files: Mapping[str, Path]
+    manifest: ArtifactManifest
+    artifact_id: str
+    roots: tuple[PackedRoot, ...]
+
+    def summary(self, node_rank: int = 0) -> ArtifactSummary:
+        """Return what discovery needs to know of this artifact."""
+        return ArtifactSummary(
+            artifact_id=self.artifact_id,
+            total_size=self.manifest.total_size,
+            file_count=len(self.manifest.files),
+            chunk_count=len(self.manifest.chunks),
+            node_rank=node_rank,
+        )
+
+    def close(self) -> None:
+        """Remove the bundle's files. Idempotent."""
+        shutil.rmtree(self.directory, ignore_errors=True)
+
+
+@dataclass(frozen=True)
+class ArtifactSourceEndpoint:
+    """A source that serves an artifact, ready to be asked."""
+
+    mx_source_id: str
+    worker_id: str
+    worker_rank: int
+    worker_grpc_endpoint: str
+    artifact_id: str
+    total_size: int
+    accelerator: str = ""
+
+
+@dataclass(frozen=True)
+class StagedArtifact:
+    """A verified artifact on the target's disk, not yet installed.
+
+    `files` maps logical manifest paths to bundles below `directory`.
+    """
+
+    directory: Path
+    files: Mapping[str, Path]
+    manifest: ArtifactManifest
+    source: ArtifactSourceEndpoint
+
+    def close(self) -> None:
+        """Remove the staged files. Idempotent."""
+        shutil.rmtree(self.directory, ignore_errors=True)
+
+
+class P2PArtifactTransfer(Protocol):
+    """How one cache kind travels. The same object type stands on source and target."""
+
+    name: str
+    mx_source_type: SourceType
+    roots: tuple[ArtifactCacheRoot, ...]
+    bundle_root: Path
+
+    def prepare_source(self) -> ArtifactBundle:
+        """Seal the source roots into a bundle.
+
+        Raises:
+            BundleError: a root that is not optional is absent, or holds nothing.
+            NoSpaceError: the bundle does not fit below `bundle_root`.
+        """
+        ...
+
+    def transfer_from_worker(
+        self,
+        endpoint: str,
+        mx_source_id: str,
+        artifact_id: str,
+        transport: Transport,
+        *,
+        timeout: float = DEFAULT_TIMEOUT_SECONDS,
+        max_inflight_chunks: int = DEFAULT_MAX_INFLIGHT_CHUNKS,
+    ) -> StagedArtifact:
+        """Fetch from the worker at `endpoint` (host:port) within `timeout` seconds.
+
+        Raises:
+            IntegrityError, LeaseError, TransportError, RemoteError, NoSpaceError
+        """
+        ...
+
+    def discover_and_transfer(
+        self,
+        client: CentralClient,
+        identity: SourceIdentity,
+        transport: Transport,
+        *,
+        worker_rank: int | None = None,
+        node_rank: int | None = None,
+        artifact_id: str = "",
+        accelerator: str = "",
+        timeout: float = DEFAULT_TIMEOUT_SECONDS,
+        max_inflight_chunks: int = DEFAULT_MAX_INFLIGHT_CHUNKS,
+    ) -> StagedArtifact:
+        """Find sources of `identity` and fetch from the first that delivers.
+
+        Raises:
+            NoSourceError, IncompatibleSourceError: nobody to ask.
+            TransferFailedError: every source failed; it lists each and its cause.
+        """
+        ...
+
+    def install(self, staged: StagedArtifact, *, replace: bool = False) -> InstallReport:
+        """Install into the target roots, then remove the staged files.
+
+        Raises:
+            InstallError, BundleError: the roots are as they were.
+        """
+        ...

@@ -1,0 +1,129 @@
+"""Announce a sealed artifact and keep it served and alive until it is stopped."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from mx_artifacts.artifacts.protocol import ArtifactBundle
+from mx_artifacts.client.central import CentralClient
+from mx_artifacts.core.identity import SourceIdentity, compute_mx_source_id
+from mx_artifacts.core.sources import PodIdentity, SourceStatus, WorkerRecord
+from mx_artifacts.errors import ConfigurationError
+from mx_artifacts.transport.base import Transport
+from mx_artifacts.worker.heartbeat import Heartbeat
+from mx_artifacts.worker.server import WorkerServer
+
+
+@dataclass(frozen=True)
+class ServingLimits:
+    """What serving one artifact may cost. Times in seconds, memory in bytes.
+
+    A bundle of at most `resident_budget_bytes` is served from one registered region; a larger one
+    through `slots` registered buffers of one chunk each.
+    """
+
+    slots: int = 4
+    resident_budget_bytes: int = 1024 * 1024 * 1024
+    heartbeat_interval_seconds: float = 30.0
+
+
+DEFAULT_LIMITS = ServingLimits()
+
+
+@dataclass(frozen=True)
+class PublishedArtifactSource:
+    """An artifact that is announced and served. `stop` it, or its memory stays registered."""
+
+    mx_source_id: str
+    worker_id: str
+    bundle: ArtifactBundle
+    worker_server: WorkerServer
+    heartbeat: Heartbeat
+
+    @property
+    def artifact_id(self) -> str:
+        """SHA-256 of the manifest, 64 hex characters."""
+        return self.bundle.artifact_id
+
+    @property
+    def worker_grpc_endpoint(self) -> str:
+        """Where it is served, host:port."""
+        return self.worker_server.endpoint
+
+    def stop(self) -> None:
+        """Mark STALE, serve no more, free memory and bundle files. Idempotent."""
+        self.heartbeat.stop()
+        self.worker_server.remove_artifact(self.mx_source_id, self.artifact_id)
+        self.bundle.close()
+
+
+def publish_artifact_source(
+    client: CentralClient,
+    bundle: ArtifactBundle,
+    identity: SourceIdentity,
+    transport: Transport,
+    worker_id: str,
+    *,
+    worker_server: WorkerServer,
+    worker_rank: int = 0,
+    node_rank: int = 0,
+    accelerator: str = "",
+    pod: PodIdentity | None = None,
+    limits: ServingLimits = DEFAULT_LIMITS,
+) -> PublishedArtifactSource:
+    """Serve `bundle` on `worker_server` (started by the caller), announce it, keep it alive.
+
+    The returned source owns `bundle`; when this raises, the caller still does.
+    Memory and tables are registered before the record exists, so that whoever finds the source
+    can read from it at once.
+
+    Raises:
+        ConfigurationError: the identity has no model name.
+        MetadataError: the central server does not answer.
+        RegistrationError, IntegrityError: the bundle cannot be served.
+    """
+    if not identity.model_name:
+        raise ConfigurationError(
+            "an identity without model name cannot be published", hint="give the model with --model"
+        )
+    mx_source_id = compute_mx_source_id(identity)
+    worker_server.add_artifact(
+        mx_source_id,
+        bundle.artifact_id,
+        bundle.manifest,
+        bundle.files,
+        resident_budget_bytes=limits.resident_budget_bytes,
+        slots=limits.slots,
+    )
+    record = WorkerRecord(
+        worker_rank=worker_rank,
+        status=SourceStatus.INITIALIZING,
+        agent_name=transport.agent_name,
+        worker_grpc_endpoint=worker_server.endpoint,
+        accelerator=accelerator,
+        artifact=bundle.summary(node_rank),
+    )
+
+    def announce() -> str:
+        given = client.publish(identity, record, worker_id, pod or PodIdentity())
+        if given != mx_source_id:
+            raise ConfigurationError(
+                f"the central server computes source id {given}, this node {mx_source_id}",
+                hint="upgrade the older side, or use a model name without non-ASCII characters",
+            )
+        return given
+
+    heartbeat = Heartbeat(
+        client,
+        publish=announce,
+        worker_id=worker_id,
+        worker_rank=worker_rank,
+        interval_seconds=limits.heartbeat_interval_seconds,
+        healthy=worker_server.is_healthy,
+    )
+    try:
+        heartbeat.start()
+    except BaseException:
+        worker_server.remove_artifact(mx_source_id, bundle.artifact_id)
+        raise
+    return PublishedArtifactSource(mx_source_id, worker_id, bundle, worker_server, heartbeat)

@@ -1,0 +1,286 @@
+"""TarredP2PArtifactTransfer: each root travels as one uncompressed tar."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from mx_artifacts.artifacts.discover import OrderCandidates, candidate_sources
+from mx_artifacts.artifacts.protocol import (
+    DEFAULT_MAX_INFLIGHT_CHUNKS,
+    DEFAULT_TIMEOUT_SECONDS,
+    ArtifactBundle,
+    ArtifactCacheRoot,
+    ArtifactSourceEndpoint,
+    PackedRoot,
+    StagedArtifact,
+)
+from mx_artifacts.bundle.pack import pack_tree
+from mx_artifacts.bundle.seal import seal
+from mx_artifacts.client.central import CentralClient
+from mx_artifacts.core.chunks import DEFAULT_CHUNK_SIZE_BYTES
+from mx_artifacts.core.identity import SourceIdentity, SourceType
+from mx_artifacts.errors import (
+    ConfigurationError,
+    InstallError,
+    ManifestInvalidError,
+    MxArtifactsError,
+    TransferFailedError,
+    TransportUnavailableError,
+)
+from mx_artifacts.install.commit import (
+    ArtifactOrigin,
+    InstallReport,
+    RootInstall,
+    install_artifact,
+)
+from mx_artifacts.kinds.base import CacheKind
+from mx_artifacts.kinds.registry import kind_of
+from mx_artifacts.observability.events import Event, EventSink, drop
+from mx_artifacts.transfer.engine import fetch_artifact
+from mx_artifacts.transport.base import Transport
+
+PRIMARY_BUNDLE_NAME = "artifact.tar"
+DEFAULT_LOCK_TIMEOUT_SECONDS = 60.0
+
+# Failures of this node: another source would meet them too.
+_OURS = (ConfigurationError, InstallError, TransportUnavailableError)
+
+
+@dataclass(frozen=True)
+class TarredP2PArtifactTransfer:
+    """How a cache kind's roots travel as tars.
+
+    `chunk_size` is in bytes (default 64 MiB). `kind` decides what is packed, in which entries it
+    is installed and how paths are adapted; by default it is the kind of `mx_source_type`.
+    """
+
+    name: str
+    mx_source_type: SourceType
+    roots: tuple[ArtifactCacheRoot, ...]
+    bundle_root: Path
+    chunk_size: int | None = None
+    tar_name: str = PRIMARY_BUNDLE_NAME
+    kind: CacheKind | None = None
+    lock_timeout_seconds: float = DEFAULT_LOCK_TIMEOUT_SECONDS
+    events: EventSink = field(default=drop, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        names = [self._bundle_name(root) for root in self.roots]
+        if not names:
+            raise ConfigurationError(f"artifact {self.name!r} has no root")
+        if len({n.lower() for n in names}) != len(names) or any("/" in n for n in names):
+            raise ConfigurationError(f"artifact {self.name!r} has root names that clash: {names}")
+
+    @property
+    def cache_kind(self) -> CacheKind:
+        """The kind whose rules hold."""
+        return self.kind or kind_of(self.mx_source_type)
+
+    def _bundle_name(self, root: ArtifactCacheRoot) -> str:
+        return self.tar_name if root is self.roots[0] else f"{root.name}.tar"
+
+    def _logical_path(self, root: ArtifactCacheRoot) -> str:
+        # The same on every node, so that equal bundles have equal artifact ids (docs/adr/0002).
+        return f"/mx-artifacts/{self.name}/{self._bundle_name(root)}"
+
+    def _workspace(self, purpose: str) -> Path:
+        self.bundle_root.mkdir(parents=True, exist_ok=True, mode=0o700)
+        return Path(tempfile.mkdtemp(prefix=f"{purpose}-{self.name}-", dir=self.bundle_root))
+
+    # --- source ----------------------------------------------------------------------------------
+
+    def prepare_source(self) -> ArtifactBundle:
+        """Seal the source roots; see `P2PArtifactTransfer.prepare_source`."""
+        directory = self._workspace("bundle")
+        try:
+            return self._seal_into(directory)
+        except BaseException:
+            shutil.rmtree(directory, ignore_errors=True)
+            raise
+
+    def _seal_into(self, directory: Path) -> ArtifactBundle:
+        packed: list[PackedRoot] = []
+        files: dict[str, Path] = {}
+        for root in self.roots:
+            if root.optional and not _holds_something(root.source_root):
+                continue
+            bundle = directory / self._bundle_name(root)
+            report = pack_tree(root.source_root, bundle, self.cache_kind.pack)
+            packed.append(PackedRoot(root.name, root.source_root, report))
+            files[self._logical_path(root)] = bundle
+            self.events(Event("seal.packed", {"root": root.source_root, "report": report}))
+        manifest = seal(files, self.mx_source_type, self.chunk_size or DEFAULT_CHUNK_SIZE_BYTES)
+        return ArtifactBundle(directory, files, manifest, manifest.artifact_id(), tuple(packed))
+
+    # --- target ----------------------------------------------------------------------------------
+
+    def transfer_from_worker(
+        self,
+        endpoint: str,
+        mx_source_id: str,
+        artifact_id: str,
+        transport: Transport,
+        *,
+        timeout: float = DEFAULT_TIMEOUT_SECONDS,
+        max_inflight_chunks: int = DEFAULT_MAX_INFLIGHT_CHUNKS,
+    ) -> StagedArtifact:
+        """Fetch from one worker; see `P2PArtifactTransfer.transfer_from_worker`."""
+        source = ArtifactSourceEndpoint(mx_source_id, "", 0, endpoint, artifact_id, 0)
+        return self.transfer_from_source(
+            source, transport, timeout=timeout, max_inflight_chunks=max_inflight_chunks
+        )
+
+    def transfer_from_source(
+        self,
+        source: ArtifactSourceEndpoint,
+        transport: Transport,
+        *,
+        timeout: float = DEFAULT_TIMEOUT_SECONDS,
+        max_inflight_chunks: int = DEFAULT_MAX_INFLIGHT_CHUNKS,
+    ) -> StagedArtifact:
+        """Fetch from a discovered source."""
+        directory = self._workspace("fetch")
+        try:
+            received = fetch_artifact(
+                source.worker_grpc_endpoint,
+                source.mx_source_id,
+                source.artifact_id,
+                transport,
+                directory,
+                timeout_seconds=timeout,
+                max_inflight_chunks=max_inflight_chunks,
+                events=self.events,
+            )
+            staged = StagedArtifact(directory, received.files, received.manifest, source)
+            self._root_bundles(staged)
+        except BaseException:
+            shutil.rmtree(directory, ignore_errors=True)
+            raise
+        return staged
+
+    def discover_and_transfer(
+        self,
+        client: CentralClient,
+        identity: SourceIdentity,
+        transport: Transport,
+        *,
+        worker_rank: int | None = None,
+        node_rank: int | None = None,
+        artifact_id: str = "",
+        accelerator: str = "",
+        timeout: float = DEFAULT_TIMEOUT_SECONDS,
+        max_inflight_chunks: int = DEFAULT_MAX_INFLIGHT_CHUNKS,
+        order: OrderCandidates | None = None,
+    ) -> StagedArtifact:
+        """Fetch from the first source that delivers; `timeout` is the budget of each one."""
+        candidates = candidate_sources(
+            client,
+            identity,
+            worker_rank=worker_rank,
+            node_rank=node_rank,
+            artifact_id=artifact_id,
+            accelerator=accelerator,
+            **({} if order is None else {"order": order}),
+        )
+        return self.transfer_from_any(
+            candidates, transport, timeout=timeout, max_inflight_chunks=max_inflight_chunks
+        )
+
+    def transfer_from_any(
+        self,
+        candidates: Iterable[ArtifactSourceEndpoint],
+        transport: Transport,
+        *,
+        timeout: float,
+        max_inflight_chunks: int = DEFAULT_MAX_INFLIGHT_CHUNKS,
+    ) -> StagedArtifact:
+        """Try `candidates` in order; one that fails is reported and left behind.
+
+        Raises:
+            TransferFailedError: all failed; it lists each source and its cause.
+        """
+        attempts: list[tuple[str, MxArtifactsError]] = []
+        for source in candidates:
+            try:
+                return self.transfer_from_source(
+                    source, transport, timeout=timeout, max_inflight_chunks=max_inflight_chunks
+                )
+            except _OURS:
+                raise
+            except MxArtifactsError as error:
+                attempts.append((source.worker_grpc_endpoint, error))
+                self.events(
+                    Event(
+                        "transfer.source_failed",
+                        {"endpoint": source.worker_grpc_endpoint, "error": error},
+                    )
+                )
+        listed = "; ".join(f"{endpoint}: {cause}" for endpoint, cause in attempts)
+        raise TransferFailedError(
+            f"no source delivered artifact {self.name!r}: {listed}", attempts=attempts
+        )
+
+    def _root_bundles(self, staged: StagedArtifact) -> list[tuple[ArtifactCacheRoot, Path]]:
+        """Pair each root with its bundle, by the last part of the manifest path.
+
+        Raises:
+            ManifestInvalidError: a bundle belongs to no root, or a root has no bundle.
+        """
+        if staged.manifest.mx_source_type is not self.mx_source_type:
+            raise ManifestInvalidError(
+                f"artifact {staged.source.artifact_id} is a "
+                f"{staged.manifest.mx_source_type.name}, not a {self.mx_source_type.name}"
+            )
+        bundles = {path.rsplit("/", 1)[-1]: file for path, file in staged.files.items()}
+        pairs = []
+        for root in self.roots:
+            bundle = bundles.pop(self._bundle_name(root), None)
+            if bundle is not None:
+                pairs.append((root, bundle))
+            elif not root.optional:
+                raise ManifestInvalidError(
+                    f"artifact {staged.source.artifact_id} lacks {self._bundle_name(root)}"
+                )
+        if bundles:
+            raise ManifestInvalidError(
+                f"artifact {staged.source.artifact_id} holds {sorted(bundles)}, which belongs to "
+                f"no root of {self.name!r}"
+            )
+        return pairs
+
+    def install(self, staged: StagedArtifact, *, replace: bool = False) -> InstallReport:
+        """Install and remove the staged files; see `P2PArtifactTransfer.install`."""
+        kind = self.cache_kind
+        source = staged.source
+        try:
+            return install_artifact(
+                [
+                    RootInstall(
+                        root.name, root.target_root, bundle, kind.pack.entry_of, kind.fixups
+                    )
+                    for root, bundle in self._root_bundles(staged)
+                ],
+                artifact=ArtifactOrigin(
+                    artifact_id=source.artifact_id,
+                    mx_source_id=source.mx_source_id,
+                    worker_id=source.worker_id,
+                    endpoint=source.worker_grpc_endpoint,
+                    kind=self.name,
+                ),
+                replace=replace,
+                lock_timeout_seconds=self.lock_timeout_seconds,
+                events=self.events,
+            )
+        finally:
+            staged.close()
+
+
+def _holds_something(root: Path) -> bool:
+    try:
+        return next(root.iterdir(), None) is not None
+    except OSError:
+        return False

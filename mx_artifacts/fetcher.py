@@ -1,0 +1,196 @@
+"""ArtifactFetcher: discover, transfer, verify and install, in one object."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from mx_artifacts.artifacts.discover import candidate_sources
+from mx_artifacts.artifacts.factories import transfer_of_kind
+from mx_artifacts.artifacts.protocol import ArtifactSourceEndpoint
+from mx_artifacts.artifacts.tarred import DEFAULT_LOCK_TIMEOUT_SECONDS
+from mx_artifacts.client.central import CentralClient
+from mx_artifacts.clock import SYSTEM_CLOCK, Clock
+from mx_artifacts.core.identity import SourceIdentity
+from mx_artifacts.errors import DiscoveryError, MetadataError
+from mx_artifacts.install.commit import InstallReport
+from mx_artifacts.kinds.base import CacheKind
+from mx_artifacts.observability.events import Event, EventSink, drop
+from mx_artifacts.transfer.select import ordering
+from mx_artifacts.transport.base import Transport
+
+MAX_SOURCES_TRIED = 8
+"""Sources asked in one fetch; each has a time budget of its own."""
+_POLL_SECONDS = (0.25, 0.5, 1.0, 2.0)
+
+
+@dataclass(frozen=True)
+class FetcherSettings:
+    """How a fetcher fetches.
+
+    Attributes:
+        bundle_root: staging of received bundles.
+        timeout_seconds: budget for receiving from one source.
+        max_inflight_chunks: chunks that are read at once, each in a registered buffer.
+        lock_timeout_seconds: how long to wait for another installer of the same root.
+        selector: "random" or "rendezvous_hash".
+        accelerator: family of this node's device; empty: unknown.
+    """
+
+    bundle_root: Path
+    timeout_seconds: float = 300.0
+    max_inflight_chunks: int = 4
+    lock_timeout_seconds: float = DEFAULT_LOCK_TIMEOUT_SECONDS
+    selector: str = "random"
+    accelerator: str = ""
+
+
+@dataclass(frozen=True)
+class SourceWanted:
+    """Which of the compatible sources will do, and how long to wait for one [seconds]."""
+
+    worker_rank: int | None = None
+    node_rank: int | None = None
+    artifact_id: str = ""
+    wait_seconds: float = 0.0
+
+
+ANY_SOURCE = SourceWanted()
+
+
+@dataclass(frozen=True)
+class Fetched:
+    """What was fetched from whom, and what was installed."""
+
+    kind: str
+    source: ArtifactSourceEndpoint
+    total_bytes: int
+    transfer_seconds: float
+    install_seconds: float
+    report: InstallReport
+
+
+class ArtifactFetcher:
+    """Fetches and installs caches. The client is the caller's; the transport is made on first use.
+
+    Use it as a context manager, or `close` it. Not thread-safe.
+    """
+
+    def __init__(
+        self,
+        *,
+        client: CentralClient,
+        transport_factory: Callable[[], Transport],
+        settings: FetcherSettings,
+        events: EventSink = drop,
+        clock: Clock = SYSTEM_CLOCK,
+    ) -> None:
+        self._client = client
+        self._transport_factory = transport_factory
+        self._transport: Transport | None = None
+        self._settings = settings
+        self._events = events
+        self._clock = clock
+        self._order = ordering(settings.selector, random.Random())  # noqa: S311 - spreads load
+
+    def discover(
+        self, identity: SourceIdentity, wanted: SourceWanted = ANY_SOURCE
+    ) -> list[ArtifactSourceEndpoint]:
+        """Return the compatible sources in the order in which they would be tried.
+
+        Raises:
+            NoSourceError, IncompatibleSourceError: none, after `wanted.wait_seconds`.
+            MetadataError: the central server does not answer, likewise.
+        """
+        deadline = self._clock.monotonic() + wanted.wait_seconds
+        attempt = 0
+        while True:
+            try:
+                return self._candidates(identity, wanted)
+            except (DiscoveryError, MetadataError) as error:
+                left = deadline - self._clock.monotonic()
+                if left <= 0:
+                    raise
+                self._events(Event("discover.waiting", {"seconds_left": left, "error": error}))
+                pause = _POLL_SECONDS[min(attempt, len(_POLL_SECONDS) - 1)]
+                self._clock.sleep(min(pause, left))
+                attempt += 1
+
+    def _candidates(
+        self, identity: SourceIdentity, wanted: SourceWanted
+    ) -> list[ArtifactSourceEndpoint]:
+        found = candidate_sources(
+            self._client,
+            identity,
+            worker_rank=wanted.worker_rank,
+            node_rank=wanted.node_rank,
+            artifact_id=wanted.artifact_id,
+            accelerator=self._settings.accelerator,
+            order=self._order,
+        )
+        return [source for source, _ in zip(found, range(MAX_SOURCES_TRIED), strict=False)]
+
+    def fetch_and_install(
+        self,
+        kind: CacheKind,
+        identity: SourceIdentity,
+        roots: Mapping[str, Path] | None = None,
+        *,
+        wanted: SourceWanted = ANY_SOURCE,
+        replace: bool = False,
+    ) -> Fetched:
+        """Fetch from the first source that delivers and install into this node's roots.
+
+        `roots` overrides the kind's roots by name ("" is the primary root). Entries that the
+        roots already hold are kept, unless `replace`.
+
+        Raises:
+            NoSourceError, IncompatibleSourceError, MetadataError: nobody to ask.
+            TransferFailedError: every source failed.
+            InstallError, BundleError: the roots are as they were.
+        """
+        settings = self._settings
+        transfer = transfer_of_kind(
+            kind,
+            bundle_root=settings.bundle_root,
+            roots=roots,
+            lock_timeout_seconds=settings.lock_timeout_seconds,
+            events=self._events,
+        )
+        sources = self.discover(identity, wanted)
+        started = self._clock.monotonic()
+        staged = transfer.transfer_from_any(
+            sources,
+            self._connected(),
+            timeout=settings.timeout_seconds,
+            max_inflight_chunks=settings.max_inflight_chunks,
+        )
+        received = self._clock.monotonic()
+        report = transfer.install(staged, replace=replace)
+        return Fetched(
+            kind=kind.name,
+            source=staged.source,
+            total_bytes=staged.manifest.total_size,
+            transfer_seconds=received - started,
+            install_seconds=self._clock.monotonic() - received,
+            report=report,
+        )
+
+    def _connected(self) -> Transport:
+        if self._transport is None:
+            self._transport = self._transport_factory()
+        return self._transport
+
+    def close(self) -> None:
+        """Close the transport. Idempotent."""
+        transport, self._transport = self._transport, None
+        if transport is not None:
+            transport.close()
+
+    def __enter__(self) -> ArtifactFetcher:
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        self.close()

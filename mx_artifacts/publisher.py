@@ -1,0 +1,166 @@
+"""ArtifactPublisher: seal, serve, announce and keep alive, in one object."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from mx_artifacts.artifacts.factories import transfer_of_kind
+from mx_artifacts.artifacts.protocol import PackedRoot
+from mx_artifacts.artifacts.publish import (
+    PublishedArtifactSource,
+    ServingLimits,
+    publish_artifact_source,
+)
+from mx_artifacts.client.central import CentralClient
+from mx_artifacts.core.chunks import DEFAULT_CHUNK_SIZE_BYTES
+from mx_artifacts.core.identity import SourceIdentity
+from mx_artifacts.core.sources import PodIdentity
+from mx_artifacts.kinds.base import CacheKind
+from mx_artifacts.observability.events import EventSink, drop
+from mx_artifacts.transport.base import Transport
+from mx_artifacts.worker.server import WorkerServer
+
+
+@dataclass(frozen=True)
+class PublisherSettings:
+    """How a publisher serves.
+
+    Attributes:
+        bundle_root: staging of bundles; each publish has a directory of its own there.
+        host: what targets are told to connect to, and where the worker service listens.
+        port: of the worker service; 0 is any. With `strict_port` a port in use is an error,
+            else another one is taken.
+        accelerator: family of the device the cache is for ("cuda"); empty: unknown.
+        lease_ttl_seconds: how long a target may hold a chunk without renewing.
+    """
+
+    bundle_root: Path
+    host: str = "127.0.0.1"
+    port: int = 0
+    strict_port: bool = False
+    worker_rank: int = 0
+    node_rank: int = 0
+    accelerator: str = ""
+    chunk_size_bytes: int = DEFAULT_CHUNK_SIZE_BYTES
+    lease_ttl_seconds: float = 30.0
+    limits: ServingLimits = field(default_factory=ServingLimits)
+    pod: PodIdentity = field(default_factory=PodIdentity)
+
+
+@dataclass(frozen=True)
+class Published:
+    """What was announced, and what of the roots went into it."""
+
+    kind: str
+    mx_source_id: str
+    worker_id: str
+    artifact_id: str
+    endpoint: str
+    total_bytes: int
+    roots: tuple[PackedRoot, ...]
+
+
+class ArtifactPublisher:
+    """Publishes caches of one process. Use it as a context manager, or `close` it.
+
+    The transport is the caller's; close it after the publisher. Not thread-safe.
+    """
+
+    def __init__(
+        self,
+        *,
+        client: CentralClient,
+        transport: Transport,
+        settings: PublisherSettings,
+        events: EventSink = drop,
+    ) -> None:
+        """Start the worker service.
+
+        Raises:
+            ConfigurationError: the port is in use, or the host is not this machine's.
+        """
+        self._client = client
+        self._transport = transport
+        self._settings = settings
+        self._events = events
+        self._worker_id = uuid.uuid4().hex[:8]
+        self._sources: list[PublishedArtifactSource] = []
+        self._server = WorkerServer(
+            transport,
+            host=settings.host,
+            port=settings.port,
+            strict_port=settings.strict_port,
+            worker_rank=settings.worker_rank,
+            lease_ttl_seconds=settings.lease_ttl_seconds,
+            events=events,
+        )
+        self._server.start()
+
+    @property
+    def worker_id(self) -> str:
+        """This process's id at the central server: 8 hex characters."""
+        return self._worker_id
+
+    def publish(
+        self, kind: CacheKind, identity: SourceIdentity, roots: Mapping[str, Path] | None = None
+    ) -> Published:
+        """Seal, serve and announce one kind; it stays announced until `close`.
+
+        `roots` overrides the kind's roots by name ("" is the primary root).
+
+        Raises:
+            BundleError: nothing to publish.
+            ConfigurationError, MetadataError, RegistrationError, NoSpaceError
+        """
+        settings = self._settings
+        transfer = transfer_of_kind(
+            kind,
+            bundle_root=settings.bundle_root,
+            roots=roots,
+            chunk_size=settings.chunk_size_bytes,
+            events=self._events,
+        )
+        bundle = transfer.prepare_source()
+        try:
+            source = publish_artifact_source(
+                self._client,
+                bundle,
+                identity,
+                self._transport,
+                self._worker_id,
+                worker_server=self._server,
+                worker_rank=settings.worker_rank,
+                node_rank=settings.node_rank,
+                accelerator=settings.accelerator,
+                pod=settings.pod,
+                limits=settings.limits,
+            )
+        except BaseException:
+            bundle.close()
+            raise
+        self._sources.append(source)
+        return Published(
+            kind=kind.name,
+            mx_source_id=source.mx_source_id,
+            worker_id=source.worker_id,
+            artifact_id=source.artifact_id,
+            endpoint=source.worker_grpc_endpoint,
+            total_bytes=bundle.manifest.total_size,
+            roots=bundle.roots,
+        )
+
+    def close(self) -> None:
+        """Mark every source STALE, let readers finish, free memory and files. Idempotent."""
+        sources, self._sources = self._sources, []
+        for source in sources:
+            source.stop()
+        self._server.stop()
+
+    def __enter__(self) -> ArtifactPublisher:
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        self.close()
