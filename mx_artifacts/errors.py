@@ -2,7 +2,7 @@
 
 Every error says what went wrong and where in its message, and what to do next in `hint()`.
 `retryable` tells a caller whether the same call may succeed later without any change.
-Foreign exceptions (gRPC, NIXL, redis, OSError) are translated at the boundary they cross;
+Foreign exceptions (of gRPC, NIXL, redis, the OS) are translated at the boundary they cross;
 nothing else leaves the library.
 
     MxArtifactsError

@@ -1,0 +1,29 @@
+"""The exception tree's page, and what every error promises."""
+
+from __future__ import annotations
+
+import re
+
+from mx_artifacts import errors
+
+
+def _tree(kind: type[errors.MxArtifactsError]) -> set[str]:
+    return {kind.__name__}.union(*(_tree(sub) for sub in kind.__subclasses__()))
+
+
+def test_the_module_page_lists_every_class() -> None:
+    listed = set(re.findall(r"\b[A-Z]\w*(?:Error|Skipped|Failed)\b", errors.__doc__ or ""))
+    assert listed == _tree(errors.MxArtifactsError)
+
+
+def test_hint_defaults_to_the_class_and_can_be_replaced() -> None:
+    assert "publish" in errors.NoSourceError("x").hint()
+    assert errors.NoSourceError("x", hint="do y").hint() == "do y"
+
+
+def test_a_failed_transfer_tells_what_its_last_cause_tells() -> None:
+    lost, busy = errors.PeerLostError("gone"), errors.ChunkChecksumError("bad")
+    error = errors.TransferFailedError("all failed", attempts=[("a:1", lost), ("b:2", busy)])
+    assert error.exit_code is errors.ExitCode.INTEGRITY
+    assert error.retryable
+    assert error.hint() == busy.hint()
