@@ -8,7 +8,7 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-__version__ = "0.1.0"
+from mx_artifacts.version import __version__
 
 if TYPE_CHECKING:
     from mx_artifacts import errors as errors

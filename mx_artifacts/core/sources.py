@@ -100,11 +100,18 @@ class SourceRef:
     status: SourceStatus = SourceStatus.UNKNOWN  # the wire does not carry it
     topology: Mapping[str, str] = field(default_factory=_empty)
     source_load: float | None = None
+    training_step: int | None = None
+    layout_signature: str | None = None
 
 
 @dataclass(frozen=True)
 class SourceQuery:
-    """Filters of ListSources; None means no filter."""
+    """Filters of ListSources; None means no filter, and so does a limit of 0.
+
+    A record without a training step does not pass `min_training_step`. A READY record that was
+    last updated before `fresh_since_ms` counts, and is returned, as STALE: this one is the
+    server's own and does not cross the wire.
+    """
 
     mx_source_id: str | None = None
     status: SourceStatus | None = None
@@ -113,3 +120,36 @@ class SourceQuery:
     min_training_step: int | None = None
     min_updated_at_ms: int | None = None
     limit: int | None = None
+    fresh_since_ms: int | None = None
+
+
+def status_at(status: SourceStatus, updated_at_ms: int, fresh_since_ms: int | None) -> SourceStatus:
+    """Return the status that counts: READY without a heartbeat since `fresh_since_ms` is STALE."""
+    silent = fresh_since_ms is not None and updated_at_ms < fresh_since_ms
+    return SourceStatus.STALE if silent and status is SourceStatus.READY else status
+
+
+def supersedes(
+    status: SourceStatus, updated_at_ms: int, stored: SourceStatus, stored_at_ms: int
+) -> bool:
+    """Tell whether an update replaces what is stored.
+
+    The newer one wins; of two in the same millisecond STALE wins, since the reaper marks a record
+    without moving its time and the heartbeat it judged by may still be under way.
+    """
+    if updated_at_ms == stored_at_ms:
+        return stored is not SourceStatus.STALE or status is SourceStatus.STALE
+    return updated_at_ms > stored_at_ms
+
+
+def training_step_of(identity: SourceIdentity) -> int | None:
+    """Return the step a refit source states in its extras: `training_step`, else `version`."""
+    extras = identity.extra_parameters
+    text = extras.get("training_step", extras.get("version", ""))
+    is_uint64 = text.isascii() and text.isdecimal() and len(text) <= 20 and int(text) < 1 << 64
+    return int(text) if is_uint64 else None
+
+
+def layout_signature_of(identity: SourceIdentity) -> str | None:
+    """Return the layout digest that a source states in its extras, if any."""
+    return identity.extra_parameters.get("layout_signature") or None

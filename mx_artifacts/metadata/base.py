@@ -46,6 +46,9 @@ class MetadataBackend(Protocol):
     async def start(self) -> None:
         """Connect. Called once before any other method.
 
+        After BackendUnavailableError the backend is used all the same: every method works as soon
+        as there is something to connect to.
+
         Raises:
             BackendUnavailableError, ConfigurationError
         """

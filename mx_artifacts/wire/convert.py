@@ -143,11 +143,16 @@ def status_from_wire(value: int) -> SourceStatus:
         return SourceStatus.UNKNOWN
 
 
+def status_to_wire(status: SourceStatus) -> pb.SourceStatus:
+    """Return the enum value of `status`."""
+    return cast(pb.SourceStatus, int(status))
+
+
 def worker_to_wire(record: WorkerRecord) -> pb.WorkerMetadata:
     """Return the message of `record`; tensors go into both the new and the deprecated field."""
     message = pb.WorkerMetadata(
         worker_rank=record.worker_rank,
-        status=cast(pb.SourceStatus, int(record.status)),
+        status=status_to_wire(record.status),
         updated_at=record.updated_at_ms,
         metadata_endpoint=record.metadata_endpoint,
         agent_name=record.agent_name,
@@ -208,6 +213,10 @@ def ref_to_wire(ref: SourceRef) -> pb.SourceInstanceRef:
     )
     if ref.source_load is not None:
         message.source_load = ref.source_load
+    if ref.training_step is not None:
+        message.training_step = ref.training_step
+    if ref.layout_signature is not None:
+        message.layout_signature = ref.layout_signature
     return message
 
 
@@ -221,6 +230,21 @@ def ref_from_wire(message: pb.SourceInstanceRef) -> SourceRef:
         updated_at_ms=message.updated_at,
         topology=dict(message.topology),
         source_load=message.source_load if message.HasField("source_load") else None,
+        training_step=message.training_step if message.HasField("training_step") else None,
+        layout_signature=message.layout_signature if message.HasField("layout_signature") else None,
+    )
+
+
+def query_to_wire(query: SourceQuery, identity: SourceIdentity | None) -> pb.ListSourcesRequest:
+    """Return the request; what the wire cannot say (an id without its identity) is left out."""
+    return pb.ListSourcesRequest(
+        identity=None if identity is None else identity_to_wire(identity),
+        status_filter=None if query.status is None else status_to_wire(query.status),
+        model_name_filter=query.model_name,
+        worker_rank_filter=query.worker_rank,
+        min_training_step=query.min_training_step,
+        min_updated_at=query.min_updated_at_ms,
+        limit=query.limit,
     )
 
 

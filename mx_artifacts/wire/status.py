@@ -56,15 +56,16 @@ def error_from_central(error: grpc.RpcError, address: str) -> MxArtifactsError:
     """Translate a failed call to the central server at `address`."""
     code, details = _describe(error)
     where = f"central server {address}"
-    if code is grpc.StatusCode.UNAVAILABLE:
-        return BackendUnavailableError(f"{where} is unavailable: {details}")
-    if code is grpc.StatusCode.DEADLINE_EXCEEDED:
-        return BackendUnavailableError(f"{where} did not answer in time")
-    if code is grpc.StatusCode.UNIMPLEMENTED:
+    # gRPC's words for a peer that speaks something else on an open port
+    if code is grpc.StatusCode.UNIMPLEMENTED or "Failed parsing HTTP/2" in details:
         return RemoteError(
             f"{where} is not a ModelExpress server: {details}",
             hint="check MX_SERVER_ADDRESS; something else listens there",
         )
+    if code is grpc.StatusCode.UNAVAILABLE:
+        return BackendUnavailableError(f"{where} is unavailable: {details}")
+    if code is grpc.StatusCode.DEADLINE_EXCEEDED:
+        return BackendUnavailableError(f"{where} did not answer in time")
     if code is grpc.StatusCode.INVALID_ARGUMENT:
         return ConfigurationError(f"{where} refused the request: {details}")
     if code is grpc.StatusCode.NOT_FOUND:

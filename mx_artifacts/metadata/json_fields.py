@@ -1,0 +1,104 @@
+"""Checked reading of JSON that somebody else wrote.
+
+Values are bounded by what the wire can carry, so that one odd record cannot spoil an answer that
+holds many. All methods raise ValueError with the object, the field and what it should be; an absent
+or null field is its type's empty value.
+"""
+
+from __future__ import annotations
+
+import json
+
+
+class JsonFields:
+    """The fields of one JSON object."""
+
+    def __init__(self, value: object, what: str) -> None:
+        if not isinstance(value, dict):
+            raise ValueError(f"{what} is not a JSON object")
+        self._values: dict[str, object] = value
+        self._what = what
+
+    def _bad(self, name: str, expected: str) -> ValueError:
+        return ValueError(f"{self._what}: {name} is not {expected}")
+
+    def value(self, name: str) -> object:
+        """Take any value; None when absent."""
+        return self._values.get(name)
+
+    def text(self, name: str) -> str:
+        """Take a string that UTF-8 can encode."""
+        value = self._values.get(name)
+        if value is None:
+            return ""
+        if not _is_text(value):
+            raise self._bad(name, "a string")
+        return str(value)
+
+    def integer(self, name: str, bits: int = 32) -> int:
+        """Take a whole number of at most `bits` bits.
+
+        Also as a decimal string, or with the zero fraction that Lua's JSON may add.
+        """
+        value = self._values.get(name)
+        number = -1
+        if value is None:
+            number = 0
+        elif isinstance(value, str):
+            number = int(value) if value.isascii() and value.isdecimal() else -1
+        elif isinstance(value, (int, float)) and not isinstance(value, bool):
+            number = int(value) if value == value // 1 else -1
+        if not 0 <= number < 1 << bits:
+            raise self._bad(name, f"a whole number of {bits} bits")
+        return number
+
+    def number(self, name: str) -> float | None:
+        """Take a number."""
+        value = self._values.get(name)
+        if value is None:
+            return None
+        if isinstance(value, bool) or not isinstance(value, (int, float)):
+            raise self._bad(name, "a number")
+        return float(value) if abs(value) < 1e38 else None  # what the wire's float can hold
+
+    def texts(self, name: str) -> dict[str, str]:
+        """Take an object of strings."""
+        value = self._values.get(name)
+        if not value:  # Lua's JSON does not tell {} from []
+            return {}
+        if not isinstance(value, dict) or not all(map(_is_text, [*value, *value.values()])):
+            raise self._bad(name, "an object of strings")
+        return value
+
+    def items(self, name: str) -> list[object]:
+        """Take a list."""
+        value = self._values.get(name)
+        if not value:
+            return []
+        if not isinstance(value, list):
+            raise self._bad(name, "a list")
+        return value
+
+    def octets(self, name: str) -> bytes:
+        """Take a list of numbers 0..255."""
+        try:
+            return bytes(self.items(name))  # type: ignore[arg-type]
+        except (TypeError, ValueError):
+            raise self._bad(name, "a list of bytes") from None
+
+
+def _is_text(value: object) -> bool:
+    """Tell whether `value` is a string without lone surrogates, which JSON's escapes can make."""
+    return isinstance(value, str) and not any("\ud800" <= c <= "\udfff" for c in value)
+
+
+def read_object(text: bytes, what: str) -> JsonFields:
+    """Return the fields of the JSON object `text`."""
+    try:
+        return JsonFields(json.loads(text), what)
+    except RecursionError:
+        raise ValueError(f"{what} is nested too deeply") from None
+    except UnicodeDecodeError:
+        raise ValueError(f"{what} is not UTF-8") from None
+    except json.JSONDecodeError as error:
+        raise ValueError(f"{what} is not JSON: {error}") from None

@@ -1,0 +1,54 @@
+"""Finds a metadata backend by its URL. A new backend is a module here and a line in `_BACKENDS`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from mx_artifacts.errors import ConfigurationError
+from mx_artifacts.metadata.base import MetadataBackend
+
+EXPECTED = "memory: or redis://host:port/db (rediss:// for TLS)"
+
+
+def _memory(url: str) -> MetadataBackend:
+    from mx_artifacts.metadata.memory import MemoryBackend
+
+    if url not in ("memory", "memory:"):
+        raise ConfigurationError(
+            f"metadata backend {url!r} should be memory:, with nothing after it",
+            hint="records in memory have no address; leave it out",
+        )
+    return MemoryBackend()
+
+
+def _redis(url: str) -> MetadataBackend:
+    try:
+        from mx_artifacts.metadata.redis import RedisBackend
+    except ImportError as error:
+        raise ConfigurationError(
+            f"the metadata backend is Redis, but its client cannot be imported: {error}",
+            hint="pip install 'mx-artifacts[redis]'",
+        ) from error
+    return RedisBackend(url)
+
+
+_BACKENDS: dict[str, Callable[[str], MetadataBackend]] = {
+    "memory": _memory,
+    "redis": _redis,
+    "rediss": _redis,
+}
+
+
+def create_backend(url: str) -> MetadataBackend:
+    """Return the backend that `url` names, not connected yet.
+
+    Raises:
+        ConfigurationError: no backend has this scheme, or the rest of the URL makes no sense.
+    """
+    make = _BACKENDS.get(url.partition(":")[0].lower())
+    if make is None:
+        raise ConfigurationError(
+            f"metadata backend {url.partition('://')[0]!r} is not known; it should be {EXPECTED}",
+            hint="set MX_METADATA_BACKEND, or --backend, to one of these",
+        )
+    return make(url)

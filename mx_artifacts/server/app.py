@@ -1,0 +1,117 @@
+"""The central server: one process, one event loop, everything wired together."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import grpc.aio
+
+from mx_artifacts.clock import SYSTEM_CLOCK, Clock
+from mx_artifacts.errors import BackendUnavailableError
+from mx_artifacts.metadata.base import MetadataBackend
+from mx_artifacts.metadata.registry import create_backend
+from mx_artifacts.server.health import (
+    PING_INTERVAL_SECONDS,
+    BackendMonitor,
+    add_health_services,
+)
+from mx_artifacts.server.listen import bind, is_loopback
+from mx_artifacts.server.reaper import Reaper, ReaperTimes
+from mx_artifacts.server.service import P2pService
+from mx_artifacts.wire.channel import MESSAGE_OPTIONS
+from mx_artifacts.wire.gen.model_express import p2p_pb2_grpc
+
+logger = logging.getLogger(__name__)
+
+STOP_GRACE_SECONDS = 5.0
+"""How long calls in flight may take once the server stops; none takes longer than its backend."""
+
+
+@dataclass(frozen=True)
+class ServerConfig:
+    """What `mx-artifact serve` needs to know; the defaults are those of settings.py."""
+
+    host: str = "127.0.0.1"
+    port: int = 8001
+    """0 takes a free one."""
+    backend_url: str = "memory:"
+    heartbeat_timeout_seconds: float = 90.0
+    gc_timeout_seconds: float = 3600.0
+    reaper_scan_interval_seconds: float = 30.0
+
+
+async def serve(
+    config: ServerConfig,
+    *,
+    on_ready: Callable[[str], None],
+    stop: asyncio.Event,
+    clock: Clock = SYSTEM_CLOCK,
+) -> None:
+    """Serve until `stop` is set; then finish the calls in flight and free everything.
+
+    `on_ready` is called once, with host:port as bound, when calls are answered. A metadata backend
+    that is down does not keep the server from starting: calls answer UNAVAILABLE until it is up.
+
+    Raises:
+        ConfigurationError: the backend URL makes no sense, or the address cannot be bound.
+    """
+    backend = create_backend(config.backend_url)
+    try:
+        await _serve(config, backend, on_ready, stop, clock)
+    finally:
+        await backend.close()
+
+
+async def _serve(
+    config: ServerConfig,
+    backend: MetadataBackend,
+    on_ready: Callable[[str], None],
+    stop: asyncio.Event,
+    clock: Clock,
+) -> None:
+    monitor = BackendMonitor(backend)
+    # Without so_reuseport 0 a second server on the port would silently take half of the calls.
+    server = grpc.aio.server(options=(*MESSAGE_OPTIONS, ("grpc.so_reuseport", 0)))
+    service = P2pService(backend, clock, config.heartbeat_timeout_seconds)
+    p2p_pb2_grpc.add_P2pServiceServicer_to_server(service, server)  # type: ignore[no-untyped-call]
+    add_health_services(server, monitor, clock)
+    address = bind(server, config.host, config.port)
+    await _start_backend(backend)
+    await monitor.check()
+    await server.start()
+    if not is_loopback(config.host):
+        logger.warning(
+            "%s is open to everyone who can reach it: there is no authentication", address
+        )
+    on_ready(address)
+    times = ReaperTimes(
+        config.heartbeat_timeout_seconds,
+        config.gc_timeout_seconds,
+        config.reaper_scan_interval_seconds,
+    )
+    tasks = [
+        asyncio.create_task(Reaper(backend, clock, times).run(stop)),
+        asyncio.create_task(monitor.run(stop, PING_INTERVAL_SECONDS)),
+    ]
+    try:
+        # Both end with `stop`; one that ends before has a bug, which must end the server.
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        await monitor.servicer.enter_graceful_shutdown()
+        await server.stop(STOP_GRACE_SECONDS)
+        for task in tasks:
+            task.cancel()
+        results = await asyncio.gather(*tasks, return_exceptions=True)
+    for result in results:
+        if isinstance(result, Exception):
+            raise result
+
+
+async def _start_backend(backend: MetadataBackend) -> None:
+    try:
+        await backend.start()
+    except BackendUnavailableError as error:
+        logger.warning("starting without metadata backend: %s; %s", error, error.hint())

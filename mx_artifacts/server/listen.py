@@ -1,0 +1,83 @@
+"""Binding a port, with an error that says why it cannot be had."""
+
+from __future__ import annotations
+
+import errno
+import ipaddress
+import os
+import socket
+
+import grpc.aio
+
+from mx_artifacts.errors import ConfigurationError
+
+
+def join_address(host: str, port: int) -> str:
+    """Return host:port, an IPv6 host in brackets."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def is_loopback(host: str) -> bool:
+    """Tell whether only this machine can reach a listener on `host`."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def bind(server: grpc.aio.Server, host: str, port: int) -> str:
+    """Bind `server`, which must have been made with grpc.so_reuseport 0; port 0 takes a free one.
+
+    Returns:
+        host:port as bound.
+
+    Raises:
+        ConfigurationError: naming the address, the cause and the next step.
+    """
+    _check_available(host, port)
+    address = join_address(host, port)
+    try:
+        bound = server.add_insecure_port(address)
+    except RuntimeError as error:  # taken between the check and here
+        raise _cannot_listen(address, str(error)) from error
+    return join_address(host, bound)
+
+
+def _check_available(host: str, port: int) -> None:
+    """Try each address of `host` for itself: gRPC is content with one of several, and its error
+    does not tell why."""
+    address = join_address(host, port)
+    try:
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    except OSError as error:
+        raise _cannot_listen(address, f"{host!r} cannot be resolved: {error}") from error
+    failures = [failure for family, _, _, _, name in found if (failure := _try(family, name))]
+    decisive = [f for f in failures if f.errno in (errno.EADDRINUSE, errno.EACCES)]
+    if decisive or len(failures) == len(found):
+        worst = (decisive or failures)[0]
+        raise _cannot_listen(address, os.strerror(worst.errno or 0), worst.errno) from worst
+
+
+def _try(family: socket.AddressFamily, name: object) -> OSError | None:
+    try:
+        with socket.socket(family, socket.SOCK_STREAM) as probe:
+            # As gRPC does: a port whose connections linger after a restart is free.
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            if family == socket.AF_INET6:
+                probe.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+            probe.bind(name)  # type: ignore[arg-type]
+    except OSError as error:
+        return error
+    return None
+
+
+_HINTS = {
+    errno.EADDRINUSE: "stop what listens there (`ss -ltnp`), or choose another --port",
+    errno.EACCES: "choose a --port of 1024 or above",
+    errno.EADDRNOTAVAIL: "choose a --host that is an address of this machine, or 0.0.0.0 for all",
+}
+
+
+def _cannot_listen(address: str, why: str, code: int | None = None) -> ConfigurationError:
+    hint = _HINTS.get(code or 0, "choose another --host or --port")
+    return ConfigurationError(f"cannot listen on {address}: {why}", hint=hint)

@@ -1,0 +1,80 @@
+"""Ages records: silent ones become STALE, old STALE ones are deleted."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from dataclasses import dataclass
+
+from mx_artifacts.clock import Clock, unix_ms
+from mx_artifacts.core.sources import SourceRef, SourceStatus
+from mx_artifacts.errors import BackendUnavailableError
+from mx_artifacts.metadata.base import MetadataBackend
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class ReaperTimes:
+    """When a record is aged [s]; both ages count from its last heartbeat."""
+
+    heartbeat_timeout_seconds: float
+    gc_timeout_seconds: float
+    scan_interval_seconds: float
+
+
+@dataclass(frozen=True)
+class SweepReport:
+    """How many records one sweep changed."""
+
+    marked_stale: int
+    deleted: int
+
+
+class Reaper:
+    """Several servers may each run one over a shared backend: every change is conditional on the
+    time that was read, so a heartbeat in between wins."""
+
+    def __init__(self, backend: MetadataBackend, clock: Clock, times: ReaperTimes) -> None:
+        self._backend = backend
+        self._clock = clock
+        self._times = times
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Sweep now and at every interval until `stop`; an outage of the backend is waited out."""
+        while not stop.is_set():
+            try:
+                await self.sweep()
+            except BackendUnavailableError as error:
+                logger.warning("records are not aged now: %s", error)
+            try:
+                await asyncio.wait_for(stop.wait(), self._times.scan_interval_seconds)
+            except asyncio.TimeoutError:
+                continue
+
+    async def sweep(self) -> SweepReport:
+        """Look at every record once.
+
+        Raises:
+            BackendUnavailableError: the rest is left for the next sweep.
+        """
+        marked = deleted = 0
+        now_ms = unix_ms(self._clock)
+        async for ref in self._backend.scan():
+            age_seconds = (now_ms - ref.updated_at_ms) / 1000
+            if ref.status is not SourceStatus.STALE:
+                if age_seconds > self._times.heartbeat_timeout_seconds:
+                    marked += await self._mark_stale(ref)
+            elif age_seconds > self._times.gc_timeout_seconds:
+                deleted += await self._delete(ref)
+        if marked or deleted:
+            logger.info("marked %d silent workers STALE, deleted %d", marked, deleted)
+        return SweepReport(marked, deleted)
+
+    async def _mark_stale(self, ref: SourceRef) -> bool:
+        return await self._backend.mark_stale(
+            ref.mx_source_id, ref.worker_id, ref.worker_rank, ref.updated_at_ms
+        )
+
+    async def _delete(self, ref: SourceRef) -> bool:
+        return await self._backend.delete(ref.mx_source_id, ref.worker_id, ref.updated_at_ms)

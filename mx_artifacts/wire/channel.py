@@ -1,0 +1,30 @@
+"""Channels: options that both ends of a call agree on."""
+
+from __future__ import annotations
+
+import grpc
+
+from mx_artifacts.core.chunks import MIB
+
+MAX_MESSAGE_BYTES = 100 * MIB
+"""Bound of one message, as deployed clients have it; a weights record may list many tensors."""
+
+MESSAGE_OPTIONS: tuple[tuple[str, int], ...] = (
+    ("grpc.max_send_message_length", MAX_MESSAGE_BYTES),
+    ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES),
+)
+
+_CLIENT_OPTIONS = (
+    *MESSAGE_OPTIONS,
+    # gRPC waits up to 120 s between attempts to connect; a heartbeat must find a server that was
+    # restarted by its next beat.
+    ("grpc.initial_reconnect_backoff_ms", 200),
+    ("grpc.max_reconnect_backoff_ms", 2000),
+    # Otherwise a new channel inherits the back-off of another one to the same address.
+    ("grpc.use_local_subchannel_pool", 1),
+)
+
+
+def open_channel(address: str) -> grpc.Channel:
+    """Return a channel to host:port that connects on first use; the caller closes it."""
+    return grpc.insecure_channel(address, options=_CLIENT_OPTIONS)

@@ -1,0 +1,354 @@
+"""One suite over every metadata backend. A backend adds itself to BACKENDS, nothing else."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from mx_artifacts.core.identity import (
+    BackendFramework,
+    SourceIdentity,
+    SourceType,
+    compute_mx_source_id,
+)
+from mx_artifacts.core.sources import (
+    ArtifactSummary,
+    PodIdentity,
+    SourceQuery,
+    SourceStatus,
+    TensorDescriptor,
+    WorkerRecord,
+)
+from mx_artifacts.metadata.base import MetadataBackend
+from mx_artifacts.metadata.registry import create_backend
+from tests.support.valkey import RedisProcess, redis_binary, running, valkey_binary
+
+BACKENDS = ("memory", "valkey", "redis-server")
+
+IDENTITY = SourceIdentity(
+    mx_source_type=SourceType.TRITON_CACHE,
+    model_name="org/mödel",
+    backend_framework=BackendFramework.VLLM,
+    tensor_parallel_size=2,
+    dtype="bfloat16",
+    extra_parameters={"triton_key": "K"},
+    cuda_version="13.0",
+    gpu_arch="sm90",
+)
+SOURCE = compute_mx_source_id(IDENTITY)
+ARTIFACT = ArtifactSummary("a" * 64, total_size=1 << 60, file_count=1, chunk_count=7, node_rank=2)
+RECORD = WorkerRecord(
+    worker_rank=3,
+    status=SourceStatus.INITIALIZING,
+    updated_at_ms=1_700_000_000_000,
+    metadata_endpoint="node:5555",
+    agent_name="agent",
+    worker_grpc_endpoint="node:6555",
+    accelerator="cuda",
+    topology={"rack": "r1"},
+    artifact=ARTIFACT,
+)
+T = RECORD.updated_at_ms
+POD = PodIdentity()
+
+Scenario = Callable[[MetadataBackend], Awaitable[None]]
+Run = Callable[[Scenario], None]
+
+
+@pytest.fixture(scope="module", params=BACKENDS)
+def server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator:
+    """The process behind the backend, or None when it has none."""
+    binary: Path | None = None
+    if request.param == "valkey":
+        binary = valkey_binary()
+    elif request.param == "redis-server":
+        binary = redis_binary()
+        if binary is None:
+            pytest.skip("no redis-server on this machine (apt-get install redis-server)")
+    if binary is None:
+        yield None
+        return
+    with running(binary, tmp_path_factory.mktemp("redis")) as process:
+        yield process
+
+
+@pytest.fixture
+def run(server: RedisProcess | None) -> Run:
+    """Run a scenario over a started, empty backend on an event loop of its own."""
+    if server is not None:
+        server.reset()
+
+    def run_scenario(scenario: Scenario) -> None:
+        async def main() -> None:
+            backend = create_backend(server.url if server else "memory:")
+            await backend.start()
+            try:
+                await scenario(backend)
+            finally:
+                await backend.close()
+
+        asyncio.run(main())
+
+    return run_scenario
+
+
+async def put(
+    backend: MetadataBackend,
+    worker_id: str = "w1",
+    record: WorkerRecord = RECORD,
+    identity: SourceIdentity = IDENTITY,
+) -> None:
+    await backend.put(compute_mx_source_id(identity), worker_id, identity, record, POD)
+
+
+async def status_of(backend: MetadataBackend, worker_id: str = "w1") -> tuple[SourceStatus, int]:
+    stored = await backend.get(SOURCE, worker_id)
+    assert stored is not None
+    return stored.record.status, stored.record.updated_at_ms
+
+
+async def workers(backend: MetadataBackend, query: SourceQuery = SourceQuery()) -> list[str]:  # noqa: B008
+    return [ref.worker_id for ref in await backend.list(query)]
+
+
+def test_what_was_put_is_got_back_whole(run: Run) -> None:
+    tensors = (TensorDescriptor("w", (1 << 64) - 1, 1 << 63, 7, "bfloat16"),)
+    records = {
+        "artifact": RECORD,
+        "nixl": replace(RECORD, artifact=None, nixl_metadata=b"\x00\xff", tensors=tensors),
+        "mooncake": replace(RECORD, artifact=None, transfer_engine_session_id="ip:1"),
+        "empty-blob": replace(RECORD, nixl_metadata=b""),
+        "bare": WorkerRecord(updated_at_ms=T),
+    }
+
+    async def scenario(backend: MetadataBackend) -> None:
+        for worker_id, record in records.items():
+            await put(backend, worker_id, record)
+        for worker_id, record in records.items():
+            stored = await backend.get(SOURCE, worker_id)
+            assert stored is not None
+            assert stored.record == record
+            assert stored.identity == IDENTITY
+            assert (stored.mx_source_id, stored.worker_id) == (SOURCE, worker_id)
+
+    run(scenario)
+
+
+def test_an_empty_backend_says_so(run: Run) -> None:
+    async def scenario(backend: MetadataBackend) -> None:
+        await backend.ping()
+        assert await backend.get(SOURCE, "w1") is None
+        assert await backend.list(SourceQuery()) == []
+        assert await backend.list(SourceQuery(mx_source_id=SOURCE)) == []
+        assert [ref async for ref in backend.scan()] == []
+        assert not await backend.update_status(SOURCE, "w1", 3, SourceStatus.READY, T, None)
+        assert not await backend.mark_stale(SOURCE, "w1", 3, T)
+        assert not await backend.delete(SOURCE, "w1")
+        assert not await backend.delete(SOURCE, "w1", T)
+
+    run(scenario)
+
+
+def test_a_second_put_replaces_the_record_and_its_rank(run: Run) -> None:
+    again = replace(RECORD, worker_rank=5, updated_at_ms=T - 10, accelerator="xpu", artifact=None)
+
+    async def scenario(backend: MetadataBackend) -> None:
+        await put(backend)
+        await backend.update_status(SOURCE, "w1", 3, SourceStatus.READY, T + 10, 0.5)
+        await put(backend, record=again)
+        stored = await backend.get(SOURCE, "w1")
+        assert stored is not None
+        assert stored.record == again
+        assert [ref.worker_rank for ref in await backend.list(SourceQuery())] == [5]
+        assert not await backend.update_status(SOURCE, "w1", 3, SourceStatus.READY, T, None)
+
+    run(scenario)
+
+
+def test_a_heartbeat_changes_status_time_and_load_alone(run: Run) -> None:
+    async def scenario(backend: MetadataBackend) -> None:
+        await put(backend)
+        assert await backend.update_status(SOURCE, "w1", 3, SourceStatus.READY, T + 1, 0.25)
+        stored = await backend.get(SOURCE, "w1")
+        assert stored is not None
+        assert stored.record == replace(
+            RECORD, status=SourceStatus.READY, updated_at_ms=T + 1, source_load=0.25
+        )
+        assert await backend.update_status(SOURCE, "w1", 3, SourceStatus.READY, T + 2, None)
+        [ref] = await backend.list(SourceQuery())
+        assert (ref.source_load, ref.updated_at_ms) == (None, T + 2)
+        assert (ref.accelerator, ref.topology) == ("cuda", {"rack": "r1"})
+
+    run(scenario)
+
+
+def test_a_heartbeat_of_another_rank_or_worker_is_unknown(run: Run) -> None:
+    async def scenario(backend: MetadataBackend) -> None:
+        await put(backend)
+        assert not await backend.update_status(SOURCE, "w1", 4, SourceStatus.READY, T + 1, None)
+        assert not await backend.update_status(SOURCE, "w2", 3, SourceStatus.READY, T + 1, None)
+        assert not await backend.update_status("0" * 16, "w1", 3, SourceStatus.READY, T + 1, None)
+        assert await status_of(backend) == (SourceStatus.INITIALIZING, T)
+
+    run(scenario)
+
+
+def test_a_late_heartbeat_does_not_revive_a_stale_record(run: Run) -> None:
+    async def scenario(backend: MetadataBackend) -> None:
+        await put(backend)
+        assert await backend.update_status(SOURCE, "w1", 3, SourceStatus.STALE, T + 5, None)
+        for late in (T + 4, T + 5):
+            assert await backend.update_status(SOURCE, "w1", 3, SourceStatus.READY, late, None)
+            assert await status_of(backend) == (SourceStatus.STALE, T + 5)
+        assert await backend.update_status(SOURCE, "w1", 3, SourceStatus.READY, T + 6, None)
+        assert await status_of(backend) == (SourceStatus.READY, T + 6)
+
+    run(scenario)
+
+
+def test_of_two_updates_in_one_millisecond_stale_wins(run: Run) -> None:
+    async def scenario(backend: MetadataBackend) -> None:
+        await put(backend)
+        assert await backend.update_status(SOURCE, "w1", 3, SourceStatus.READY, T, None)
+        assert await status_of(backend) == (SourceStatus.READY, T)
+        assert await backend.update_status(SOURCE, "w1", 3, SourceStatus.STALE, T, None)
+        assert await status_of(backend) == (SourceStatus.STALE, T)
+
+    run(scenario)
+
+
+def test_heartbeats_that_race_leave_the_newest(run: Run) -> None:
+    async def scenario(backend: MetadataBackend) -> None:
+        await put(backend)
+        beats = [
+            backend.update_status(SOURCE, "w1", 3, SourceStatus.READY, T + step, step / 100)
+            for step in (7, 30, 1, 29, 12, 30, 4)
+        ]
+        assert all(await asyncio.gather(*beats))
+        [ref] = await backend.list(SourceQuery())
+        assert (ref.updated_at_ms, ref.source_load) == (T + 30, 0.3)
+
+    run(scenario)
+
+
+def test_mark_stale_needs_the_time_that_was_read(run: Run) -> None:
+    async def scenario(backend: MetadataBackend) -> None:
+        await put(backend)
+        await backend.update_status(SOURCE, "w1", 3, SourceStatus.READY, T + 1, None)
+        assert not await backend.mark_stale(SOURCE, "w1", 3, T)
+        assert not await backend.mark_stale(SOURCE, "w1", 4, T + 1)
+        assert await status_of(backend) == (SourceStatus.READY, T + 1)
+        assert await backend.mark_stale(SOURCE, "w1", 3, T + 1)
+        assert await status_of(backend) == (SourceStatus.STALE, T + 1)
+        assert not await backend.mark_stale(SOURCE, "w1", 3, T + 1)
+
+    run(scenario)
+
+
+def test_delete_needs_the_time_that_was_read_if_one_is_given(run: Run) -> None:
+    async def scenario(backend: MetadataBackend) -> None:
+        await put(backend)
+        await put(backend, "w2")
+        await backend.update_status(SOURCE, "w1", 3, SourceStatus.STALE, T + 1, None)
+        assert not await backend.delete(SOURCE, "w1", T)
+        assert await backend.delete(SOURCE, "w1", T + 1)
+        assert not await backend.delete(SOURCE, "w1", T + 1)
+        assert await workers(backend) == ["w2"]
+        assert await backend.delete(SOURCE, "w2")
+        assert await workers(backend) == []
+
+    run(scenario)
+
+
+def test_every_filter(run: Run) -> None:
+    other = IDENTITY.with_fields(model_name="other", extra_parameters={"training_step": "12"})
+    older = IDENTITY.with_fields(model_name="other", extra_parameters={"version": "3"})
+
+    async def scenario(backend: MetadataBackend) -> None:
+        await put(backend, "a", replace(RECORD, worker_rank=0, updated_at_ms=T + 5))
+        await put(backend, "b", replace(RECORD, worker_rank=1, status=SourceStatus.READY))
+        await put(backend, "c", RECORD, other)
+        await put(backend, "d", RECORD, older)
+
+        async def pass_(**filters: object) -> set[str]:
+            return set(await workers(backend, SourceQuery(**filters)))  # type: ignore[arg-type]
+
+        assert await pass_() == {"a", "b", "c", "d"}
+        assert await pass_(mx_source_id=SOURCE) == {"a", "b"}
+        assert await pass_(status=SourceStatus.READY) == {"b"}
+        assert await pass_(model_name="other") == {"c", "d"}
+        assert await pass_(worker_rank=0) == {"a"}
+        assert await pass_(min_updated_at_ms=T + 1) == {"a"}
+        assert await pass_(min_updated_at_ms=T + 5) == {"a"}
+        assert await pass_(min_training_step=0) == {"c", "d"}
+        assert await pass_(min_training_step=4) == {"c"}
+        assert await pass_(mx_source_id=SOURCE, worker_rank=1, status=SourceStatus.READY) == {"b"}
+        assert await pass_(model_name="nobody") == set()
+
+    run(scenario)
+
+
+def test_listings_are_sorted_and_limited(run: Run) -> None:
+    other = IDENTITY.with_fields(model_name="other")
+
+    async def scenario(backend: MetadataBackend) -> None:
+        for worker_id in ("c", "a", "b"):
+            await put(backend, worker_id)
+            await put(backend, worker_id, identity=other)
+        refs = await backend.list(SourceQuery())
+        keys = [(ref.mx_source_id, ref.worker_id) for ref in refs]
+        assert keys == sorted(keys)
+        assert len(keys) == 6
+        assert await backend.list(SourceQuery(limit=2)) == refs[:2]
+        for unlimited in (0, None, 100):
+            assert await backend.list(SourceQuery(limit=unlimited)) == refs
+
+    run(scenario)
+
+
+def test_a_silent_ready_record_counts_as_stale_before_filter_and_limit(run: Run) -> None:
+    ready = replace(RECORD, status=SourceStatus.READY)
+
+    async def scenario(backend: MetadataBackend) -> None:
+        await put(backend, "a-silent", ready)
+        await put(backend, "b-alive", replace(ready, updated_at_ms=T + 10))
+        await put(backend, "c-starting", RECORD)
+        fresh = SourceQuery(fresh_since_ms=T + 1)
+        assert await workers(backend, replace(fresh, status=SourceStatus.READY, limit=1)) == [
+            "b-alive"
+        ]
+        assert await workers(backend, replace(fresh, status=SourceStatus.STALE)) == ["a-silent"]
+        assert [ref.status for ref in await backend.list(fresh)] == [
+            SourceStatus.STALE,
+            SourceStatus.READY,
+            SourceStatus.INITIALIZING,
+        ]
+        stored = await backend.get(SOURCE, "a-silent")  # what is stored does not change
+        assert stored is not None
+        assert stored.record.status is SourceStatus.READY
+
+    run(scenario)
+
+
+def test_scan_sees_every_record_of_many(run: Run) -> None:
+    async def scenario(backend: MetadataBackend) -> None:
+        expected = set()
+        for number in range(150):  # more than one batch of hashes
+            identity = IDENTITY.with_fields(model_name=f"model-{number // 2}")
+            await put(backend, f"w{number}", identity=identity)
+            expected.add((compute_mx_source_id(identity), f"w{number}"))
+        seen = [(ref.mx_source_id, ref.worker_id) async for ref in backend.scan()]
+        assert sorted(seen) == sorted(expected)
+
+    run(scenario)
+
+
+def test_close_twice(run: Run) -> None:
+    async def scenario(backend: MetadataBackend) -> None:
+        await backend.close()
+
+    run(scenario)

@@ -1,0 +1,48 @@
+"""Backends by URL."""
+
+from __future__ import annotations
+
+import pytest
+
+from mx_artifacts.errors import ConfigurationError
+from mx_artifacts.metadata.registry import create_backend
+
+
+@pytest.mark.parametrize(
+    ("url", "name"),
+    [
+        ("memory", "memory"),
+        ("memory:", "memory"),
+        ("redis://localhost", "redis"),
+        ("redis://user:secret@redis.example:6380/3", "redis"),
+        ("rediss://localhost:6379/0", "redis"),
+        ("redis://[::1]:6379", "redis"),
+    ],
+)
+def test_known_urls(url: str, name: str) -> None:
+    assert create_backend(url).properties.name == name
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "",
+        "redi://user:secret@host",
+        "http://host",
+        "memory://host",
+        "redis",
+        "redis:",
+        "redis://",
+        "redis://:secret@:6379",
+        "redis://user:secret@host:port",
+        "redis://user:secret@host:70000",
+        "redis://user:secret@host/three",
+        "redis://user:secret@host/0?no_such_option=1",
+        "redis://user:secret@host/0?socket_timeout=soon",
+    ],
+)
+def test_a_bad_url_is_refused_with_what_it_should_be_and_no_password(url: str) -> None:
+    with pytest.raises(ConfigurationError, match="should be") as caught:
+        create_backend(url)
+    assert "secret" not in str(caught.value)
+    assert caught.value.hint()
