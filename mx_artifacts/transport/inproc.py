@@ -10,6 +10,7 @@ import itertools
 import json
 import threading
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from mx_artifacts.errors import PeerLostError, TransportError, TransportUnavailableError
 from mx_artifacts.transport.addresses import address_of, check_ranges
@@ -20,6 +21,7 @@ from mx_artifacts.transport.base import (
     RemoteRange,
     TransportProperties,
 )
+from mx_artifacts.transport.peers import PeerTable
 
 _PROPERTIES = TransportProperties(name="inproc", crosses_processes=False)
 _agents: dict[str, InprocTransport] = {}
@@ -50,34 +52,12 @@ class InprocRegion:
         self.view.release()
 
 
-class InprocPeer:
-    """One reference to an agent, as far as the descriptors that were loaded announced it."""
+@dataclass(frozen=True)
+class _Announced:
+    """What a peer's descriptors said: which life of the agent, and its (address, length)s."""
 
-    def __init__(self, owner: InprocTransport, name: str) -> None:
-        self._owner = owner
-        self._name = name
-        self._closed = False
-
-    @property
-    def name(self) -> str:
-        return self._name
-
-    def close(self) -> None:
-        self._owner.disconnect(self)
-
-    def take_reference(self) -> bool:
-        """Tell whether this object still held its reference, and give it up."""
-        held, self._closed = not self._closed, True
-        return held
-
-
-class _Link:
-    """What this agent knows of a peer: its incarnation and the regions it may read."""
-
-    def __init__(self, incarnation: int) -> None:
-        self.incarnation = incarnation
-        self.regions: set[tuple[int, int]] = set()
-        self.references = 0
+    incarnation: int
+    regions: frozenset[tuple[int, int]]
 
 
 class FinishedRead:
@@ -100,9 +80,10 @@ class InprocTransport:
     def __init__(self, agent_name: str) -> None:
         self._name = agent_name
         self._incarnation = next(_incarnations)
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._regions: dict[tuple[int, int], InprocRegion] = {}
-        self._links: dict[str, _Link] = {}
+        self._known: dict[str, _Announced] = {}
+        self._peers = PeerTable(self._load)
         self._closed = False
         with _agents_lock:
             if agent_name in _agents:
@@ -139,29 +120,19 @@ class InprocTransport:
         return json.dumps(document).encode()
 
     def connect(self, descriptor: bytes) -> Peer:
-        name, incarnation, regions = _parse(descriptor)
         with self._lock:
             self._check_open()
-            link = self._links.get(name)
-            if link is None or link.incarnation != incarnation:
-                if _running(name, incarnation) is None:
-                    raise PeerLostError(f"agent {name!r} is gone from this process")
-                references = link.references if link else 0
-                link = self._links[name] = _Link(incarnation)
-                link.references = references
-            link.regions |= regions
-            link.references += 1
-        return InprocPeer(self, name)
+            return self._peers.connect(descriptor)
 
-    def disconnect(self, peer: InprocPeer) -> None:
-        """Give back the reference that `peer` holds; the last one forgets the agent."""
-        with self._lock:
-            link = self._links.get(peer.name)
-            if not peer.take_reference() or link is None:
-                return
-            link.references -= 1
-            if link.references == 0:
-                del self._links[peer.name]
+    def _load(self, descriptor: bytes) -> str:
+        name, announced = _parse(descriptor)
+        if _running(name, announced.incarnation) is None:
+            raise PeerLostError(f"agent {name!r} is gone from this process")
+        known = self._known.get(name)
+        if known is not None and known.incarnation == announced.incarnation:
+            announced = _Announced(known.incarnation, known.regions | announced.regions)
+        self._known[name] = announced
+        return name
 
     def post_read(
         self, peer: Peer, source: Sequence[RemoteRange], target: Sequence[tuple[Region, int]]
@@ -169,19 +140,24 @@ class InprocTransport:
         check_ranges(source, target)
         with self._lock:
             self._check_open()
-            link = self._links.get(peer.name)
-            if link is None:
-                raise TransportError(f"agent {peer.name!r} is not connected")
-            incarnation, announced = link.incarnation, set(link.regions)
+            known = self._known.get(peer.name)
+            own: dict[Region, memoryview] = {
+                region: region.view for region in self._regions.values()
+            }
+        if any(region not in own for region, _ in target):
+            raise ValueError("a target region is closed or another transport's")
+        if known is None:
+            raise TransportError(f"agent {peer.name!r} is not connected")
         for wanted in source:
-            if not any(_fits(wanted, addr, length) for addr, length in announced):
+            if not any(_fits(wanted, addr, length) for addr, length in known.regions):
                 raise TransportError(f"{wanted} is outside what agent {peer.name!r} registered")
-        remote = _running(peer.name, incarnation)
+        remote = _running(peer.name, known.incarnation)
         if remote is None:
+            self._peers.drop(peer.name)
             return FinishedRead(PeerLostError(f"agent {peer.name!r} is gone from this process"))
         try:
             for wanted, (region, offset) in zip(source, target, strict=True):
-                remote.copy_out(wanted, self._own(region), offset)
+                remote.copy_out(wanted, own[region], offset)
         except TransportError as error:
             return FinishedRead(error)
         return FinishedRead()
@@ -207,15 +183,10 @@ class InprocTransport:
         with self._lock:
             self._closed = True
             self._regions.clear()
-            self._links.clear()
+            self._known.clear()
         with _agents_lock:
             if _agents.get(self._name) is self:
                 del _agents[self._name]
-
-    def _own(self, region: Region) -> memoryview:
-        if not isinstance(region, InprocRegion):
-            raise TransportError("the target region belongs to another transport")
-        return region.view
 
     def _check_open(self) -> None:
         if self._closed:
@@ -233,12 +204,12 @@ def _running(name: str, incarnation: int) -> InprocTransport | None:
     return agent if agent is not None and agent._incarnation == incarnation else None
 
 
-def _parse(descriptor: bytes) -> tuple[str, int, set[tuple[int, int]]]:
+def _parse(descriptor: bytes) -> tuple[str, _Announced]:
     try:
         document = json.loads(descriptor)
         if document["transport"] != _PROPERTIES.name:
             raise ValueError(f"it is for the transport {document['transport']!r}")
-        regions = {(int(addr), int(length)) for addr, length in document["regions"]}
-        return str(document["agent"]), int(document["incarnation"]), regions
-    except (ValueError, KeyError, TypeError) as error:
+        regions = frozenset((int(addr), int(length)) for addr, length in document["regions"])
+        return str(document["agent"]), _Announced(int(document["incarnation"]), regions)
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise TransportError(f"the agent descriptor is damaged: {error}") from error
