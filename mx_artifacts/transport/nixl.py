@@ -81,11 +81,14 @@ def _import_bindings(package: str) -> tuple[Any, ImportError | None]:
 def _logging_kept() -> Iterator[None]:
     """Take back what importing NIXL does to logging: a handler that writes INFO to stdout."""
     log = logging.getLogger("nixl")
-    before = (list(log.handlers), log.level, log.propagate, logging.raiseExceptions)
+    handlers, level = list(log.handlers), log.level
+    propagate, raise_exceptions = log.propagate, logging.raiseExceptions
     try:
         yield
     finally:
-        log.handlers[:], log.level, log.propagate, logging.raiseExceptions = before
+        log.handlers[:] = handlers
+        log.setLevel(level)
+        log.propagate, logging.raiseExceptions = propagate, raise_exceptions
 
 
 def _start(agent_name: str, backend: str) -> NixlAgent:
