@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from functools import lru_cache
+from functools import cache
 
 import crc32c as _crc32c
 
@@ -43,7 +43,7 @@ def _times(matrix: tuple[int, ...], vector: int) -> int:
     return product
 
 
-@lru_cache(maxsize=None)
+@cache
 def _append_zero_bits(exponent: int) -> tuple[int, ...]:
     """Return the matrix that appends 2**`exponent` zero bits."""
     if exponent == 0:
