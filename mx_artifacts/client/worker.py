@@ -27,6 +27,8 @@ MAX_RECEIVE_BYTES = 64 * 1024 * 1024
 
 _CHANNEL_OPTIONS = (
     ("grpc.max_receive_message_length", MAX_RECEIVE_BYTES),
+    # Else a client inherits the back-off of an earlier one to the same address.
+    ("grpc.use_local_subchannel_pool", 1),
     ("grpc.enable_http_proxy", 0),  # sources are neighbours; a proxy would not reach them
 )
 # Codes of an Attach that mean "speak the plain protocol": not offered, or no room for one more.
