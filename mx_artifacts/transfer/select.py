@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import logging
 import random
+import socket
 from collections.abc import Callable, Sequence
 
 from mx_artifacts.core.sources import SourceRef
@@ -32,16 +33,17 @@ _SELECTORS: dict[str, Callable[[Sequence[SourceRef], str, random.Random], list[S
 }
 
 
-def order_candidates(
-    candidates: Sequence[SourceRef], selector: str, *, target: str, rng: random.Random
-) -> list[SourceRef]:
-    """Return all candidates, the first to be tried first.
+def ordering(
+    selector: str, rng: random.Random, target: str | None = None
+) -> Callable[[Sequence[SourceRef]], list[SourceRef]]:
+    """Return a function that puts candidates in order, the first to be tried first.
 
     Args:
         selector: "random", or "rendezvous_hash": every target has an order of its own that stays
             the same over restarts and changes little when sources come and go. An unknown name
             is random with a warning, as deployed operators have it.
-        target: names the target, stable over restarts; only "rendezvous_hash" looks at it.
+        target: names this target, the same after a restart; the host name when not given. Only
+            "rendezvous_hash" looks at it.
     """
     order = _SELECTORS.get(selector)
     if order is None:
@@ -49,4 +51,5 @@ def order_candidates(
             "source selector %r is not one of %s; using random", selector, ", ".join(_SELECTORS)
         )
         order = _random
-    return order(candidates, target, rng)
+    name = socket.gethostname() if target is None else target
+    return lambda candidates: order(candidates, name, rng)

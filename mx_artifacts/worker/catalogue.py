@@ -44,13 +44,10 @@ class Catalogue:
                 raise ConfigurationError(f"artifact {served.artifact_id} is served already")
             self._served[key] = served
 
-    def remove(self, mx_source_id: str, artifact_id: str) -> ServedArtifact:
-        """Serve an artifact no longer and return it; RecordNotFoundError when there is none."""
+    def remove(self, mx_source_id: str, artifact_id: str) -> ServedArtifact | None:
+        """Serve an artifact no longer and return it; None when it was not served."""
         with self._lock:
-            served = self._served.pop((mx_source_id, artifact_id), None)
-        if served is None:
-            raise RecordNotFoundError(f"artifact {artifact_id} is not served here")
-        return served
+            return self._served.pop((mx_source_id, artifact_id), None)
 
     def select(self, mx_source_id: str, artifact_id: str) -> ServedArtifact:
         """Return the artifact with these ids; an empty id fits the only one there is.

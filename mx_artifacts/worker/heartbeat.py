@@ -86,14 +86,15 @@ class Heartbeat:
         self._in_outage = False
 
     def stop(self) -> None:
-        """End the thread and mark the record STALE, as far as the server can be reached."""
+        """End the thread and mark the record STALE, if the server can be reached. Idempotent."""
         self._stopping.set()
         if self._thread.is_alive():
             self._thread.join()
-        if self._mx_source_id is None:
+        mx_source_id, self._mx_source_id = self._mx_source_id, None
+        if mx_source_id is None:
             return
         try:
-            self._update(self._mx_source_id, SourceStatus.STALE)
+            self._update(mx_source_id, SourceStatus.STALE)
         except MxArtifactsError as error:
             logger.warning("could not mark this source STALE; the server will notice: %s", error)
 

@@ -15,8 +15,9 @@ import grpc
 
 from mx_artifacts.clock import SYSTEM_CLOCK, Clock
 from mx_artifacts.core.manifest import ArtifactManifest, validate_against
-from mx_artifacts.errors import ConfigurationError
+from mx_artifacts.errors import ConfigurationError, TransportError
 from mx_artifacts.memory.leases import LeaseTable
+from mx_artifacts.observability.events import Event, EventSink, drop
 from mx_artifacts.transport.base import Transport
 from mx_artifacts.wire.gen.model_express import p2p_pb2_grpc
 from mx_artifacts.wire.gen.mx_artifacts.v1 import source_pb2_grpc
@@ -33,6 +34,8 @@ _SPARE_THREADS = 16
 """For calls that never wait: releases, renewals, tables. A synchronous gRPC server gives every call
 a thread for as long as it lasts, so those that last long are counted and bounded; with these on
 top a release never queues behind them. Threads are made on demand, so a quiet source has few."""
+DEFAULT_GRACE_SECONDS = 5.0
+"""Enough for the chunks under way; an orderly end should not take longer than a pod's (30 s)."""
 _EXPIRE_INTERVAL_SECONDS = 1.0
 _DRAIN_POLL_SECONDS = 0.05
 
@@ -62,9 +65,12 @@ class WorkerServer:
         worker_rank: int = 0,
         lease_ttl_seconds: float = 30.0,
         lease_grace_seconds: float = 270.0,
+        events: EventSink = drop,
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
         """Bind nothing yet.
+
+        Events: worker.port_changed (wanted_port, port).
 
         Args:
             host: what targets are told to connect to.
@@ -81,6 +87,7 @@ class WorkerServer:
         self._wanted_port = port
         self._bind_host = bind_host or host
         self._strict_port = strict_port
+        self._events = events
         self._port = 0
         self._catalogue = Catalogue()
         self._leases: Leases = LeaseTable(clock, lease_ttl_seconds, lease_grace_seconds)
@@ -160,14 +167,23 @@ class WorkerServer:
                 raise
 
     def remove_artifact(self, mx_source_id: str, artifact_id: str) -> None:
-        """Serve an artifact no longer; its memory goes when its last lease ends.
+        """Serve an artifact no longer; its memory goes when its last lease ends. Idempotent."""
+        served = self._catalogue.remove(mx_source_id, artifact_id)
+        if served is not None:
+            served.source.close()
 
-        Raises:
-            RecordNotFoundError: it is not served.
-        """
-        self._catalogue.remove(mx_source_id, artifact_id).source.close()
+    def is_healthy(self) -> bool:
+        """Tell whether targets may come: it serves, and its data plane answers."""
+        if self._service.draining or not self._expirer.is_alive():
+            return False
+        try:
+            self._transport.descriptor()
+        except TransportError as error:
+            logger.warning("the data plane does not work: %s", error)
+            return False
+        return True
 
-    def stop(self, grace_seconds: float) -> None:
+    def stop(self, grace_seconds: float = DEFAULT_GRACE_SECONDS) -> None:
         """Grant no more leases, wait up to `grace_seconds` for those there are, free everything.
 
         Returns when all memory is deregistered. Idempotent; also right before `start`.
@@ -204,6 +220,8 @@ class WorkerServer:
         logger.warning(
             "port %d is in use, so targets find this source on port %d", self._wanted_port, port
         )
+        ports = {"wanted_port": self._wanted_port, "port": port}
+        self._events(Event("worker.port_changed", ports))
         return port
 
     def _listen(self, port: int) -> int:

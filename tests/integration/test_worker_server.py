@@ -25,6 +25,7 @@ from mx_artifacts.errors import (
     RecordNotFoundError,
     RemoteError,
 )
+from mx_artifacts.observability.events import Event
 from mx_artifacts.wire.gen.model_express import p2p_pb2 as pb
 from mx_artifacts.wire.gen.model_express import p2p_pb2_grpc
 from mx_artifacts.worker.server import WorkerServer
@@ -270,6 +271,18 @@ def test_stop_drains_refuses_and_frees(
         client.header(SOURCE_ID, artifact.artifact_id)
 
 
+def test_health_follows_the_data_plane_and_the_service(
+    artifact: SealedArtifact, server: WorkerServer
+) -> None:
+    assert server.is_healthy()
+    server._transport.close()
+    assert not server.is_healthy()
+    with serving(artifact) as other:
+        assert other.is_healthy()
+        other.stop(0)
+        assert not other.is_healthy()
+
+
 def test_stop_without_patience_frees_what_is_leased(
     artifact: SealedArtifact, clients: Callable[[], WorkerClient], server: WorkerServer
 ) -> None:
@@ -297,11 +310,13 @@ def test_a_taken_port_is_left_or_named(taken_port: int, caplog: pytest.LogCaptur
     assert "MX_WORKER_GRPC_PORT" in caught.value.hint()
     strict.stop(0)
     with caplog.at_level(logging.WARNING):
-        easy = WorkerServer(agent, host="127.0.0.1", port=taken_port)
+        events: list[Event] = []
+        easy = WorkerServer(agent, host="127.0.0.1", port=taken_port, events=events.append)
         port = easy.start()
     assert port not in (0, taken_port)
     assert easy.endpoint == f"127.0.0.1:{port}"
     assert str(port) in caplog.text
+    assert events == [Event("worker.port_changed", {"wanted_port": taken_port, "port": port})]
     second = WorkerServer(agent, host="127.0.0.1", port=port, strict_port=True)
     with pytest.raises(ConfigurationError, match="in use"):  # no SO_REUSEPORT between workers
         second.start()

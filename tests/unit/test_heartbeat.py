@@ -79,6 +79,7 @@ def test_published_then_ready_at_once_and_stale_in_the_end(source: Source) -> No
     assert source.server.seen == [INITIALIZING, READY]
     heartbeat.beat()
     heartbeat.stop()
+    heartbeat.stop()
     assert source.server.seen == [INITIALIZING, READY, READY, STALE]
 
 

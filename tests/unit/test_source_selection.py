@@ -6,13 +6,13 @@ import random
 import pytest
 
 from mx_artifacts.core.sources import SourceRef
-from mx_artifacts.transfer.select import order_candidates
+from mx_artifacts.transfer.select import ordering
 
 REFS = [SourceRef("3327fe19f6fa4e35", f"worker-{n}", "model", 0) for n in range(8)]
 
 
 def _order(selector: str, target: str = "me", seed: int = 1, refs: list[SourceRef] = REFS):
-    return order_candidates(refs, selector, target=target, rng=random.Random(seed))
+    return ordering(selector, random.Random(seed), target)(refs)
 
 
 def test_random_keeps_all_and_follows_the_generator() -> None:
