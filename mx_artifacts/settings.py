@@ -29,6 +29,11 @@ def environment() -> Mapping[str, str]:
     return dict(os.environ)
 
 
+def set_environment_default(name: str, value: str) -> None:
+    """Set a variable that a native library reads when it is loaded, unless the user has set it."""
+    os.environ.setdefault(name, value)
+
+
 # --- parsers: text -> value, ValueError with what it should be ------------------------------------
 
 

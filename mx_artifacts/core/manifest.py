@@ -70,6 +70,24 @@ class ArtifactManifest:
         return sha256_hex(canonical_json(document, sort_keys=False, escape_non_ascii=False))
 
 
+@dataclass(frozen=True)
+class ArtifactHeader:
+    """What a source says of an artifact before its chunk table: all of it unchecked claims."""
+
+    mx_source_id: str
+    artifact_id: str
+    mx_source_type: SourceType
+    total_size: int
+    file_count: int
+    chunk_count: int
+    chunk_size: int
+    files: tuple[ManifestFile, ...]
+    manifest_version: int = MANIFEST_VERSION
+    metadata_endpoint: str = ""
+    agent_name: str = ""
+    worker_rank: int = 0
+
+
 def _require(condition: bool, message: str) -> None:
     if not condition:
         raise ManifestInvalidError(message)

@@ -56,7 +56,10 @@ class Peer(Protocol):
         ...
 
     def close(self) -> None:
-        """Give this reference back; the last one disconnects. Idempotent per object."""
+        """Give this reference back. Idempotent per object.
+
+        The connection may stay for the next `connect`; a lost one does not.
+        """
         ...
 
 
@@ -93,6 +96,7 @@ class Transport(Protocol):
         """Register writable contiguous `memory`; the caller keeps it alive until the region closes.
 
         Raises:
+            ValueError: the memory is empty, read-only or not contiguous.
             RegistrationError: too much memory, or the memlock limit.
         """
         ...
@@ -109,6 +113,7 @@ class Transport(Protocol):
 
         Raises:
             TransportError: the descriptor is damaged, or of a transport that does not pair.
+            PeerLostError: the agent is gone, or its name is that of an agent still being read.
         """
         ...
 
@@ -118,11 +123,16 @@ class Transport(Protocol):
         """Start reading `source[i]` into `target[i]` = (region, offset in it [bytes]).
 
         Raises:
-            ValueError: the sequences differ in length, or a range does not fit its region.
-            PeerLostError, TransportError
+            ValueError: the sequences are empty or differ in length, a range does not fit its
+                region, or a target region is closed or another transport's.
+            PeerLostError: the peer is gone (or `wait` says so).
+            TransportError: a range is outside the peer's registered regions, and any other failure.
         """
         ...
 
     def close(self) -> None:
-        """Disconnect all peers and free the agent. Idempotent; regions are closed before."""
+        """Disconnect all peers and free the agent. Idempotent; regions are closed before.
+
+        Reads that have not ended keep what they need, and `done()` goes on telling the truth.
+        """
         ...

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import cast
 
 from mx_artifacts.core.identity import BackendFramework, SourceIdentity, SourceType
-from mx_artifacts.core.manifest import ManifestChunk, ManifestFile
+from mx_artifacts.core.manifest import ArtifactHeader, ManifestChunk, ManifestFile
 from mx_artifacts.core.sources import (
     ArtifactSummary,
     SourceQuery,
@@ -88,6 +88,41 @@ def chunk_from_wire(message: pb.ArtifactManifestChunk) -> ManifestChunk:
         message.file_offset,
         message.length,
         message.checksum,
+    )
+
+
+def header_to_wire(header: ArtifactHeader) -> pb.GetArtifactManifestHeaderResponse:
+    return pb.GetArtifactManifestHeaderResponse(
+        mx_source_id=header.mx_source_id,
+        artifact_id=header.artifact_id,
+        manifest_version=header.manifest_version,
+        mx_source_type=cast(pb.MxSourceType, int(header.mx_source_type)),
+        total_size=header.total_size,
+        file_count=header.file_count,
+        chunk_count=header.chunk_count,
+        chunk_size=header.chunk_size,
+        metadata_endpoint=header.metadata_endpoint,
+        agent_name=header.agent_name,
+        worker_rank=header.worker_rank,
+        files=[file_to_wire(f) for f in header.files],
+    )
+
+
+def header_from_wire(message: pb.GetArtifactManifestHeaderResponse) -> ArtifactHeader:
+    """Return the header of `message`, or raise ManifestInvalidError for an unknown source type."""
+    return ArtifactHeader(
+        mx_source_id=message.mx_source_id,
+        artifact_id=message.artifact_id,
+        mx_source_type=source_type_from_wire(message.mx_source_type),
+        total_size=message.total_size,
+        file_count=message.file_count,
+        chunk_count=message.chunk_count,
+        chunk_size=message.chunk_size,
+        files=tuple(file_from_wire(f) for f in message.files),
+        manifest_version=message.manifest_version,
+        metadata_endpoint=message.metadata_endpoint,
+        agent_name=message.agent_name,
+        worker_rank=message.worker_rank,
     )
 
 

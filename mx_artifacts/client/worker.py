@@ -1,0 +1,248 @@
+"""Calls to a source's worker service, in core types. One client, and one channel, a source."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import grpc
+
+from mx_artifacts.client.session import Session
+from mx_artifacts.core.manifest import ArtifactHeader, ManifestChunk
+from mx_artifacts.errors import LeaseExpiredError, ManifestInvalidError, PeerLostError
+from mx_artifacts.transport.base import RemoteRange
+from mx_artifacts.wire import convert
+from mx_artifacts.wire.gen.model_express import p2p_pb2 as pb
+from mx_artifacts.wire.gen.model_express import p2p_pb2_grpc
+from mx_artifacts.wire.gen.mx_artifacts.v1 import source_pb2_grpc
+from mx_artifacts.wire.status import error_from_worker
+
+T = TypeVar("T")
+
+SESSION_METADATA_KEY = "mx-session-id"
+MAX_RECEIVE_BYTES = 64 * 1024 * 1024
+"""A header holds the whole file table; requests stay far below gRPC's default of 4 MiB."""
+
+_CHANNEL_OPTIONS = (
+    ("grpc.max_receive_message_length", MAX_RECEIVE_BYTES),
+    # Else a client inherits the back-off of an earlier one to the same address.
+    ("grpc.use_local_subchannel_pool", 1),
+    ("grpc.enable_http_proxy", 0),  # sources are neighbours; a proxy would not reach them
+)
+# Codes of an Attach that mean "speak the plain protocol": not offered, or no room for one more.
+_NO_SESSIONS = (grpc.StatusCode.UNIMPLEMENTED, grpc.StatusCode.RESOURCE_EXHAUSTED)
+
+
+@dataclass(frozen=True)
+class ChunkLease:
+    """What a source granted: `source` holds `chunk` until the lease ends. Unchecked claims."""
+
+    lease_id: str
+    chunk: ManifestChunk
+    source: RemoteRange
+    descriptor: bytes
+    """The source's agent descriptor."""
+
+
+class WorkerClient:
+    """A source at `endpoint` (host:port). All methods may be called from any thread.
+
+    Every call lasts `timeout_seconds` at most, or less where a method is told so. Besides what
+    the methods name, all raise PeerLostError (gone, unreachable, silent), RecordNotFoundError
+    (it does not serve that) and RemoteError.
+    """
+
+    def __init__(self, endpoint: str, *, timeout_seconds: float) -> None:
+        self.endpoint = endpoint
+        self._timeout_seconds = timeout_seconds
+        self._channel = grpc.insecure_channel(endpoint, options=_CHANNEL_OPTIONS)
+        self._worker: Any = p2p_pb2_grpc.WorkerServiceStub(self._channel)  # type: ignore[no-untyped-call]
+        self._source: Any = source_pb2_grpc.SourceServiceStub(self._channel)  # type: ignore[no-untyped-call]
+        self._session: Session | None = None
+        self._plain = False
+
+    def __enter__(self) -> WorkerClient:
+        return self
+
+    def __exit__(self, *_exception: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Detach and disconnect; calls that still run fail as PeerLostError. Idempotent."""
+        if self._session is not None:
+            self._session.cancel()
+        self._channel.close()  # ends a renewal under way, so that the join is short
+        if self._session is not None:
+            self._session.join()
+
+    # --- manifest --------------------------------------------------------------------------------
+
+    def header(self, mx_source_id: str, artifact_id: str) -> ArtifactHeader:
+        """Return an artifact's header; an empty `artifact_id` asks for the only one there is.
+
+        Raises:
+            ManifestInvalidError: it is larger than MAX_RECEIVE_BYTES, or of an unknown type.
+        """
+        request = pb.GetArtifactManifestHeaderRequest(
+            mx_source_id=mx_source_id, artifact_id=artifact_id
+        )
+        with self._manifest_errors():
+            answer = self._worker.GetArtifactManifestHeader(request, timeout=self._timeout_seconds)
+        return convert.header_from_wire(answer)
+
+    def chunk_pages(
+        self, mx_source_id: str, artifact_id: str, chunk_count: int
+    ) -> Iterator[tuple[ManifestChunk, ...]]:
+        """Yield the pages of a chunk table that should have `chunk_count` entries.
+
+        Every page moves on by what it holds, so there are at most `chunk_count` calls.
+
+        Raises:
+            ManifestInvalidError: a page is not the next one, is empty, or the table has another
+                length. The chunks themselves are for the caller to check.
+        """
+        start = 0
+        while start < chunk_count:
+            page = self._page(mx_source_id, artifact_id, start, max_chunks=0)
+            start = self._next_start(page, start, chunk_count)
+            yield tuple(convert.chunk_from_wire(chunk) for chunk in page.chunks)
+
+    def check_answers(self, mx_source_id: str, artifact_id: str) -> None:
+        """Return when the source still answers, by its smallest call."""
+        self._page(mx_source_id, artifact_id, 0, max_chunks=1)
+
+    def _page(
+        self, mx_source_id: str, artifact_id: str, start: int, max_chunks: int
+    ) -> pb.GetArtifactManifestChunksResponse:
+        request = pb.GetArtifactManifestChunksRequest(
+            mx_source_id=mx_source_id,
+            artifact_id=artifact_id,
+            start_chunk_index=start,
+            max_chunks=max_chunks,
+        )
+        with self._manifest_errors():
+            answer: pb.GetArtifactManifestChunksResponse = self._worker.GetArtifactManifestChunks(
+                request, timeout=self._timeout_seconds
+            )
+        return answer
+
+    def _next_start(
+        self, page: pb.GetArtifactManifestChunksResponse, start: int, chunk_count: int
+    ) -> int:
+        end = start + len(page.chunks)
+        last = not page.next_page_token
+        for wrong, what in (
+            (page.start_chunk_index != start, f"starts at {page.start_chunk_index}"),
+            (not page.chunks, "is empty"),
+            (end > chunk_count or (end == chunk_count and not last), "exceeds the header's count"),
+            (end < chunk_count and last, f"is the last, but {chunk_count} chunks were announced"),
+            (not last and page.next_page_token != str(end), f"goes on at {page.next_page_token!r}"),
+        ):
+            if wrong:
+                raise ManifestInvalidError(
+                    f"source {self.endpoint}: the page of the chunk table at {start} {what}"
+                )
+        return end
+
+    # --- leases ----------------------------------------------------------------------------------
+
+    def attach(self) -> bool:
+        """Bind later leases to this client's life, if the source can; True when they are.
+
+        The answer of a source that cannot is remembered. Call it once, before the first prepare.
+        """
+        if self._plain or self._session is not None:
+            return self._session is not None
+        session = Session(self._source, self._timeout_seconds)
+        error = session.wait_attached()
+        if error is None:
+            self._session = session
+            return True
+        session.join()
+        if isinstance(error, grpc.Call) and error.code() not in _NO_SESSIONS:
+            raise error_from_worker(error, self.endpoint)
+        self._plain = True
+        return False
+
+    def check_attached(self) -> None:
+        """Raise PeerLostError when the source ended, or lost, the session of this client."""
+        if self._session is not None and self._session.lost:
+            raise PeerLostError(f"source {self.endpoint} is gone: its session ended")
+
+    def prepare_chunk(
+        self,
+        mx_source_id: str,
+        artifact_id: str,
+        chunk_index: int,
+        timeout_seconds: float | None = None,
+    ) -> ChunkLease:
+        """Lease one chunk. The lease is the caller's to release, whatever it says.
+
+        Raises:
+            NoFreeSlotError: the source is busy; ask again later.
+            LeaseExpiredError: the session is over at the source; attach with a new client.
+        """
+        request = pb.PrepareArtifactChunkRequest(
+            mx_source_id=mx_source_id, artifact_id=artifact_id, chunk_index=chunk_index
+        )
+        session = self._session
+        metadata = ((SESSION_METADATA_KEY, session.session_id),) if session else None
+        answer = self._call(
+            lambda timeout: self._worker.PrepareArtifactChunk(
+                request, timeout=timeout, metadata=metadata
+            ),
+            timeout_seconds,
+        )
+        source = answer.source
+        return ChunkLease(
+            lease_id=answer.lease_id,
+            chunk=convert.chunk_from_wire(answer.chunk),
+            source=RemoteRange(source.addr, source.length, source.device_id),
+            descriptor=answer.source_metadata,
+        )
+
+    def release_chunk(
+        self,
+        mx_source_id: str,
+        artifact_id: str,
+        lease_id: str,
+        timeout_seconds: float | None = None,
+    ) -> None:
+        """Give a lease back.
+
+        Raises:
+            RecordNotFoundError, LeaseExpiredError: it had run out already, so what was read
+                under it may be anything.
+        """
+        request = pb.ReleaseArtifactChunkRequest(
+            mx_source_id=mx_source_id, artifact_id=artifact_id, lease_id=lease_id
+        )
+        self._call(
+            lambda timeout: self._worker.ReleaseArtifactChunk(request, timeout=timeout),
+            timeout_seconds,
+        )
+
+    def _call(self, call: Callable[[float], T], timeout_seconds: float | None) -> T:
+        limit = self._timeout_seconds
+        try:
+            return call(limit if timeout_seconds is None else min(limit, timeout_seconds))
+        except grpc.RpcError as error:
+            # Our own sources say so of nothing else; the reference's have no sessions.
+            if self._session is not None and error.code() is grpc.StatusCode.FAILED_PRECONDITION:
+                raise LeaseExpiredError(f"source {self.endpoint}: {error.details()}") from error
+            raise error_from_worker(error, self.endpoint) from error
+        except ValueError as error:  # gRPC's word for a channel that was closed meanwhile
+            raise PeerLostError(f"source {self.endpoint}: {error}") from error
+
+    @contextlib.contextmanager
+    def _manifest_errors(self) -> Iterator[None]:
+        try:
+            yield
+        except grpc.RpcError as error:
+            if error.code() is grpc.StatusCode.RESOURCE_EXHAUSTED:  # gRPC: message too large
+                raise ManifestInvalidError(
+                    f"source {self.endpoint}: its tables are too large: {error.details()}"
+                ) from error
+            raise error_from_worker(error, self.endpoint) from error

@@ -1,0 +1,132 @@
+"""What a source claims of an artifact, checked before any byte of it is asked for. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from mx_artifacts.client.worker import ChunkLease
+from mx_artifacts.core.digest import crc32c_hex, crc32c_join
+from mx_artifacts.core.manifest import (
+    ArtifactHeader,
+    ArtifactManifest,
+    ManifestChunk,
+    check_file_table,
+    validate_against,
+)
+from mx_artifacts.errors import ArtifactIdMismatchError, ManifestInvalidError
+
+MAX_NAME_BYTES = 255
+"""Longest file name of the usual file systems (NAME_MAX)."""
+
+
+def _require(condition: bool, message: str) -> None:
+    if not condition:
+        raise ManifestInvalidError(message)
+
+
+def check_header(header: ArtifactHeader, mx_source_id: str, artifact_id: str) -> int:
+    """Check a header against itself and against what was asked for.
+
+    An empty `artifact_id` accepts the header's own.
+
+    Returns:
+        How many chunks its files need; the chunk table may have no other length.
+
+    Raises:
+        ManifestInvalidError, ArtifactIdMismatchError
+    """
+    _require(
+        header.mx_source_id == mx_source_id,
+        f"asked for source {mx_source_id}, the header is of {header.mx_source_id!r}",
+    )
+    if artifact_id and header.artifact_id != artifact_id:
+        raise ArtifactIdMismatchError(
+            f"asked for artifact {artifact_id}, the header is of {header.artifact_id!r}"
+        )
+    implied = check_file_table(header.files, header.chunk_size, header.manifest_version)
+    total_size = sum(file.size for file in header.files)
+    for name, said, counted in (
+        ("files", header.file_count, len(header.files)),
+        ("chunks", header.chunk_count, implied),
+        ("bytes", header.total_size, total_size),
+    ):
+        _require(said == counted, f"the header says {said} {name}, its file table {counted}")
+    return implied
+
+
+def check_tables(
+    header: ArtifactHeader, chunks: Sequence[ManifestChunk], artifact_id: str
+) -> ArtifactManifest:
+    """Return the manifest that header and chunk table make.
+
+    Raises:
+        ManifestInvalidError: they do not describe one artifact, or a file's checksum is not that
+            of its chunks.
+        ArtifactIdMismatchError: they hash to another artifact id.
+    """
+    manifest = ArtifactManifest(
+        mx_source_type=header.mx_source_type,
+        chunk_size=header.chunk_size,
+        files=header.files,
+        chunks=tuple(chunks),
+        manifest_version=header.manifest_version,
+    )
+    validate_against(manifest, artifact_id or header.artifact_id)
+    _check_file_checksums(manifest)
+    return manifest
+
+
+def _check_file_checksums(manifest: ArtifactManifest) -> None:
+    """Join the chunks' checksums to the files': so chunks that verify are files that verify."""
+    joined = [0] * len(manifest.files)
+    for chunk in manifest.chunks:
+        joined[chunk.file_index] = crc32c_join(
+            joined[chunk.file_index], int(chunk.checksum, 16), chunk.length
+        )
+    for file, checksum in zip(manifest.files, joined, strict=True):
+        _require(
+            file.checksum == crc32c_hex(checksum),
+            f"{file.path!r} has the checksum {file.checksum}, its chunks {crc32c_hex(checksum)}",
+        )
+
+
+def target_names(manifest: ArtifactManifest) -> dict[str, str]:
+    """Map each manifest path to the name of its file at the target: the last path part.
+
+    Raises:
+        ManifestInvalidError: a name is not `<something>.tar`, too long, or not unique (also when
+            case is ignored, as some file systems do).
+    """
+    names: dict[str, str] = {}
+    taken: dict[str, str] = {}
+    for file in manifest.files:
+        name = file.path.rpartition("/")[2]
+        _require(
+            name.endswith(".tar")
+            and not name.startswith(".")
+            and name.isprintable()
+            and len(name.encode()) <= MAX_NAME_BYTES,
+            f"{file.path!r} is no name for a bundle; it should be <root>.tar",
+        )
+        other = taken.setdefault(name.casefold(), file.path)
+        _require(other == file.path, f"{other!r} and {file.path!r} would be one file here")
+        names[file.path] = name
+    return names
+
+
+def check_lease(lease: ChunkLease, chunk: ManifestChunk) -> None:
+    """Check that what a source prepared is the chunk that was asked for.
+
+    Raises:
+        ManifestInvalidError
+    """
+    _require(bool(lease.lease_id), f"chunk {chunk.chunk_index} was prepared without a lease")
+    _require(
+        lease.chunk == chunk,
+        f"asked for chunk {chunk.chunk_index}, the source prepared {lease.chunk}",
+    )
+    _require(
+        lease.source.length == chunk.length,
+        f"chunk {chunk.chunk_index} has {chunk.length} bytes, the source offers "
+        f"{lease.source.length}",
+    )

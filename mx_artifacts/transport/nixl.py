@@ -1,0 +1,140 @@
+"""Finds NIXL and starts an agent; the only module that imports NIXL.
+
+The bindings are used instead of NIXL's Python class, because that one sets the progress thread's
+delay to 0, with which every idle agent spins on a whole core, and only warns about a backend that
+it does not have.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import importlib
+import logging
+import sys
+import threading
+from collections.abc import Iterator
+from concurrent.futures import Future
+from concurrent.futures import TimeoutError as FutureTimeoutError
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from mx_artifacts import settings
+from mx_artifacts.errors import TransportUnavailableError
+
+PROGRESS_DELAY_MICROSECONDS = 10_000
+"""The progress thread wakes on events; this is how often it looks without one."""
+
+
+@dataclass(frozen=True)
+class NixlAgent:
+    """A started agent: NIXL's bindings module, its agent object, and the backend's handle."""
+
+    nixl: Any
+    agent: Any
+    backend: int
+
+
+def _cuda_major() -> int | None:
+    """Return the CUDA version to pair with: of a loaded torch, else the newest the driver runs."""
+    torch = sys.modules.get("torch")
+    version = getattr(getattr(torch, "version", None), "cuda", None)
+    if version:
+        return int(version.split(".")[0])
+    number = ctypes.c_int()
+    try:
+        status = ctypes.CDLL("libcuda.so.1").cuDriverGetVersion(ctypes.byref(number))
+    except (OSError, AttributeError):
+        return None  # no driver: every build of NIXL moves DRAM
+    return number.value // 1000 if status == 0 else None
+
+
+def _load_bindings() -> Any:
+    """Import NIXL's bindings, of the build that fits; `import nixl` would import torch to choose.
+
+    Raises:
+        TransportUnavailableError: none can be imported; it names each cause.
+    """
+    # UCX writes its log to stdout, which belongs to the program; it reads this when it is loaded.
+    settings.set_environment_default("UCX_LOG_FILE", "stderr")
+    packages = ["nixl_cu13", "nixl_cu12", "nixl"]
+    if (_cuda_major() or 13) < 13:
+        packages = ["nixl_cu12", "nixl_cu13", "nixl"]
+    causes = []
+    for package in packages:
+        bindings, cause = _import_bindings(package)
+        if bindings is not None:
+            return bindings
+        causes.append(f"{package}: {cause}")
+    raise TransportUnavailableError(f"NIXL cannot be imported ({'; '.join(causes)})")
+
+
+def _import_bindings(package: str) -> tuple[Any, ImportError | None]:
+    try:
+        with _logging_kept():
+            return importlib.import_module(f"{package}._bindings"), None
+    except ImportError as error:
+        return None, error
+
+
+@contextmanager
+def _logging_kept() -> Iterator[None]:
+    """Take back what importing NIXL does to logging: a handler that writes INFO to stdout."""
+    log = logging.getLogger("nixl")
+    handlers, level = list(log.handlers), log.level
+    propagate, raise_exceptions = log.propagate, logging.raiseExceptions
+    try:
+        yield
+    finally:
+        log.handlers[:] = handlers
+        log.setLevel(level)
+        log.propagate, logging.raiseExceptions = propagate, raise_exceptions
+
+
+def _start(agent_name: str, backend: str) -> NixlAgent:
+    nixl = _load_bindings()
+    config = nixl.nixlAgentConfig()
+    config.useProgThread = True  # a source must answer reads of peers while nobody calls it
+    config.pthrDelay = PROGRESS_DELAY_MICROSECONDS
+    config.useListenThread = False
+    config.syncMode = nixl.NIXL_THREAD_SYNC_NONE  # our lock does it
+    agent = nixl.nixlAgent(agent_name, config)
+    plugins = agent.getAvailPlugins()
+    if backend not in plugins:
+        raise TransportUnavailableError(
+            f"NIXL has no backend {backend!r}; it has {', '.join(sorted(plugins)) or 'none'}",
+            hint="set MX_NIXL_BACKEND to one of them, the same on both ends",
+        )
+    return NixlAgent(nixl, agent, agent.createBackend(backend, {}))
+
+
+def start_agent(agent_name: str, backend: str, timeout_seconds: float) -> NixlAgent:
+    """Start an agent in a thread of its own, so that a hang in UCX is an error and no hang.
+
+    Raises:
+        TransportUnavailableError: NIXL or the backend is missing, or does not start in time.
+    """
+    result: Future[NixlAgent] = Future()
+
+    def run() -> None:
+        try:
+            result.set_result(_start(agent_name, backend))
+        except BaseException as error:
+            result.set_exception(error)
+
+    threading.Thread(target=run, name="nixl-start", daemon=True).start()
+    try:
+        return result.result(timeout_seconds)
+    except TransportUnavailableError:
+        raise
+    except FutureTimeoutError:
+        raise TransportUnavailableError(
+            f"the NIXL agent {agent_name!r} did not start within {timeout_seconds:g} s",
+            hint="name the network device with UCX_NET_DEVICES, or try UCX_TLS=tcp",
+        ) from None
+    except Exception as error:
+        raise TransportUnavailableError(
+            f"the NIXL backend {backend} does not start: {error or type(error).__name__}",
+            hint="see stderr for NIXL's reason; UCX_LOG_LEVEL=info tells more; "
+            "UCX_NET_DEVICES and UCX_TLS choose the network",
+        ) from error

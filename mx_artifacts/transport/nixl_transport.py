@@ -1,0 +1,283 @@
+"""One-sided reads of registered DRAM by NIXL.
+
+Agents are not thread-safe: one lock is held around every call. A read that has not ended keeps
+its handle, and its peer stays connected, since NIXL's release of a running read may return while
+bytes are still being written. On one host a large read may be copied while it is posted.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import logging
+import threading
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from mx_artifacts.errors import (
+    PeerLostError,
+    ReadTimeoutError,
+    RegistrationError,
+    TransportError,
+)
+from mx_artifacts.transport.addresses import address_of, check_ranges
+from mx_artifacts.transport.base import (
+    Peer,
+    PendingRead,
+    Region,
+    RemoteRange,
+    TransportProperties,
+)
+from mx_artifacts.transport.nixl import start_agent
+from mx_artifacts.transport.peers import PeerTable
+
+logger = logging.getLogger(__name__)
+
+START_TIMEOUT_SECONDS = 60.0
+"""An agent starts in about 0.6 s; some hosts hang in UCX instead (NIXL issue 1668)."""
+FIRST_POLL_SECONDS = 0.0001
+LAST_POLL_SECONDS = 0.002
+"""Polls of a read start dense, for small reads, and thin out; a 64 MiB chunk takes 5 ms or more."""
+
+_PROPERTIES = TransportProperties(name="nixl", crosses_processes=True)
+
+
+class NixlRegion:
+    """Registered DRAM."""
+
+    def __init__(self, owner: NixlTransport, addr: int, length: int) -> None:
+        self.owner = owner
+        self._addr = addr
+        self._length = length
+
+    @property
+    def addr(self) -> int:
+        return self._addr
+
+    @property
+    def length(self) -> int:
+        return self._length
+
+    def close(self) -> None:
+        self.owner.deregister(self)
+
+
+class NixlRead:
+    """A posted read; `poll` of its transport moves it on."""
+
+    def __init__(self, owner: NixlTransport, peer_name: str, handle: int) -> None:
+        self.peer_name = peer_name
+        self.handle = handle
+        self.error: TransportError | None = None
+        self._owner = owner
+
+    def done(self) -> bool:
+        return self._owner.poll(self)
+
+    def wait(self, timeout_seconds: float) -> None:
+        deadline = time.monotonic() + timeout_seconds
+        delay = FIRST_POLL_SECONDS
+        while not self.done():
+            remaining = deadline - time.monotonic()
+            if remaining <= 0:
+                raise ReadTimeoutError(
+                    f"a read from agent {self.peer_name!r} did not end in {timeout_seconds:g} s"
+                )
+            time.sleep(min(delay, remaining))
+            delay = min(2 * delay, LAST_POLL_SECONDS)
+        if self.error is not None:
+            raise self.error
+
+
+class NixlTransport:
+    """A NIXL agent with one backend."""
+
+    def __init__(
+        self,
+        agent_name: str,
+        *,
+        backend: str = "UCX",
+        start_timeout_seconds: float = START_TIMEOUT_SECONDS,
+    ) -> None:
+        """Start the agent; `agent_name` must never be that of an earlier process.
+
+        Raises:
+            TransportUnavailableError: NIXL or the backend is missing, or does not start in time.
+        """
+        self._name = agent_name
+        self._lock = threading.RLock()
+        started = start_agent(agent_name, backend, start_timeout_seconds)
+        self._nixl, self._agent, self._backend = started.nixl, started.agent, started.backend
+        self._regions: dict[Region, Any] = {}
+        self._running: set[NixlRead] = set()
+        self._lost: set[str] = set()
+        self._peers = PeerTable(self._load)
+        self._closed = False
+
+    @property
+    def properties(self) -> TransportProperties:
+        return _PROPERTIES
+
+    @property
+    def agent_name(self) -> str:
+        return self._name
+
+    def register(self, memory: memoryview) -> Region:
+        region = NixlRegion(self, address_of(memory), memory.nbytes)
+        descriptors = self._nixl.nixlRegDList(
+            self._nixl.DRAM_SEG, [(region.addr, region.length, 0, "")]
+        )
+        with self._lock:
+            self._check_open()
+            try:
+                self._agent.registerMem(descriptors, [self._backend])
+            except Exception as error:
+                raise RegistrationError(
+                    f"NIXL cannot register {region.length} bytes: {_text(error)}"
+                ) from error
+            self._regions[region] = descriptors
+        return region
+
+    def deregister(self, region: NixlRegion) -> None:
+        """Take `region` from the agent, once."""
+        with self._lock:
+            descriptors = self._regions.pop(region, None)
+            if descriptors is not None:
+                self._agent.deregisterMem(descriptors, [self._backend])
+
+    def descriptor(self) -> bytes:
+        with self._lock:
+            self._check_open()
+            return bytes(self._agent.getLocalMD())
+
+    def connect(self, descriptor: bytes) -> Peer:
+        with self._lock:
+            self._check_open()
+            return self._peers.connect(descriptor)
+
+    def _load(self, descriptor: bytes) -> str:
+        try:
+            try:
+                return self._load_once(descriptor)
+            except self._nixl.nixlNotAllowedError:
+                # Another agent has this name already. If it is idle, it is the former life.
+                for name in self._peers.idle():
+                    self._disconnect(name)
+                return self._load_once(descriptor)
+        except self._nixl.nixlNotAllowedError as error:
+            raise PeerLostError(
+                "an agent of the same name is connected and in use: the peer was restarted",
+                hint="end all reads of the former agent, then connect again",
+            ) from error
+        except Exception as error:
+            raise TransportError(
+                f"NIXL cannot use the agent descriptor ({len(descriptor)} bytes): {_text(error)}",
+                hint="both ends need the same NIXL backend (MX_NIXL_BACKEND) and UCX release",
+            ) from error
+
+    def _load_once(self, descriptor: bytes) -> str:
+        return str(self._agent.loadRemoteMD(descriptor).decode())
+
+    def _disconnect(self, name: str) -> None:
+        """Disconnect agent `name`, as soon as no read from it is running."""
+        if any(read.peer_name == name for read in self._running):
+            self._lost.add(name)
+            return
+        self._lost.discard(name)
+        self._peers.drop(name)
+        try:
+            self._agent.invalidateRemoteMD(name)
+        except Exception as error:  # a connection that is gone already is what was wanted
+            logger.debug("NIXL disconnects agent %r: %s", name, _text(error))
+
+    def post_read(
+        self, peer: Peer, source: Sequence[RemoteRange], target: Sequence[tuple[Region, int]]
+    ) -> PendingRead:
+        check_ranges(source, target)
+        dram, ranges = self._nixl.DRAM_SEG, self._nixl.nixlXferDList
+        remote = ranges(dram, [(r.addr, r.length, r.device_id) for r in source])
+        local = ranges(
+            dram,
+            [
+                (region.addr + offset, wanted.length, 0)
+                for wanted, (region, offset) in zip(source, target, strict=True)
+            ],
+        )
+        request = (self._nixl.NIXL_READ, local, remote, peer.name, b"", [self._backend])
+        with self._lock:
+            self._check_open()
+            if any(region not in self._regions for region, _ in target):
+                raise ValueError("a target region is closed or another transport's")
+            handle = self._call(peer.name, self._agent.createXferReq, *request)
+            read = NixlRead(self, peer.name, handle)
+            self._running.add(read)
+            try:
+                self._call(peer.name, self._agent.postXferReq, handle, b"")
+            except TransportError as error:
+                self._end(read, error)
+        return read
+
+    def poll(self, read: NixlRead) -> bool:
+        """Move `read` on; tell whether it has ended."""
+        with self._lock:
+            if read not in self._running:
+                return True
+            try:
+                status = self._call(read.peer_name, self._agent.getXferStatus, read.handle)
+            except TransportError as error:
+                self._end(read, error)
+                return True
+            if status == self._nixl.NIXL_IN_PROG:
+                return False
+            self._end(read, None)
+            return True
+
+    def _end(self, read: NixlRead, error: TransportError | None) -> None:
+        # A failed read has failed as a whole: UCX flushes all requests of a broken connection.
+        read.error = error
+        self._running.discard(read)
+        try:
+            self._agent.releaseXferReq(read.handle)
+        except Exception as failure:
+            logger.debug("NIXL releases a read: %s", _text(failure))
+        if isinstance(error, PeerLostError) or read.peer_name in self._lost:
+            self._disconnect(read.peer_name)
+
+    def close(self) -> None:
+        with self._lock:
+            if self._closed:
+                return
+            for name in self._peers.connected():
+                self._disconnect(name)
+            if self._running:
+                # Freeing the agent would free what NIXL still writes through: keep it for good.
+                ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._agent))
+                logger.warning("%d reads never ended; their NIXL agent stays", len(self._running))
+            else:
+                for region in list(self._regions):
+                    region.close()
+                del self._agent  # joins its progress thread
+            self._closed = True
+
+    def _call(self, peer_name: str, function: Callable[..., Any], *arguments: Any) -> Any:
+        try:
+            return function(*arguments)
+        except (self._nixl.nixlRemoteDisconnectError, self._nixl.nixlCancelledError) as error:
+            raise PeerLostError(f"agent {peer_name!r} went away: {_text(error)}") from error
+        except self._nixl.nixlNotFoundError as error:
+            if peer_name not in self._peers.connected():
+                raise PeerLostError(f"agent {peer_name!r} is not connected any more") from error
+            raise TransportError(
+                f"a range to read lies in no region that agent {peer_name!r} registered",
+                hint="connect with a descriptor made after the memory was registered",
+            ) from error
+        except Exception as error:
+            raise TransportError(f"reading from agent {peer_name!r}: {_text(error)}") from error
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise TransportError(f"agent {self._name!r} is closed")
+
+
+def _text(error: Exception) -> str:
+    return str(error) or type(error).__name__

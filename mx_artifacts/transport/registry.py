@@ -1,0 +1,43 @@
+"""Transports by name. A new one is a line here and a run of tests/contract/test_transport.py."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from mx_artifacts.errors import ConfigurationError
+from mx_artifacts.transport.base import Transport
+
+
+def _nixl(agent_name: str, nixl_backend: str) -> Transport:
+    from mx_artifacts.transport.nixl_transport import NixlTransport  # heavy: NIXL, UCX, numpy
+
+    return NixlTransport(agent_name, backend=nixl_backend)
+
+
+def _inproc(agent_name: str, nixl_backend: str) -> Transport:
+    from mx_artifacts.transport.inproc import InprocTransport
+
+    return InprocTransport(agent_name)
+
+
+_FACTORIES: dict[str, Callable[[str, str], Transport]] = {"nixl": _nixl, "inproc": _inproc}
+
+
+def known_transports() -> tuple[str, ...]:
+    """Return the names that `create_transport` takes, the default first."""
+    return tuple(_FACTORIES)
+
+
+def create_transport(name: str, agent_name: str, *, nixl_backend: str = "UCX") -> Transport:
+    """Create the agent `agent_name` of the transport `name`; the caller closes it.
+
+    Raises:
+        ConfigurationError: no transport has this name.
+        TransportUnavailableError: it is not installed or does not start here.
+    """
+    factory = _FACTORIES.get(name)
+    if factory is None:
+        raise ConfigurationError(
+            f"no transport is called {name!r}; known are {', '.join(_FACTORIES)}"
+        )
+    return factory(agent_name, nixl_backend)

@@ -1,0 +1,119 @@
+"""Keeps a source's record at the central server alive, and publishes it again when it is lost."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+from typing import Protocol
+
+from mx_artifacts.core.sources import SourceStatus
+from mx_artifacts.errors import MxArtifactsError
+
+logger = logging.getLogger(__name__)
+
+
+class StatusClient(Protocol):
+    """What a heartbeat needs of the central server; `CentralClient` has it."""
+
+    def update_status(
+        self,
+        mx_source_id: str,
+        worker_id: str,
+        worker_rank: int,
+        status: SourceStatus,
+        source_load: float | None = None,
+    ) -> bool: ...
+
+
+class Heartbeat:
+    """A thread that reports one worker: READY while `healthy()`, STALE while not, and at the end.
+
+    An unreachable server is waited for, with one warning for each outage.
+    """
+
+    def __init__(
+        self,
+        client: StatusClient,
+        *,
+        publish: Callable[[], str],
+        worker_id: str,
+        worker_rank: int,
+        interval_seconds: float,
+        healthy: Callable[[], bool],
+    ) -> None:
+        """Report nothing yet.
+
+        Args:
+            publish: stores the whole record as INITIALIZING, under the same `worker_id` each
+                time, and returns its mx_source_id.
+            healthy: asked before each beat; must be quick and must not raise.
+        """
+        self._client = client
+        self._publish = publish
+        self._worker_id = worker_id
+        self._worker_rank = worker_rank
+        self._interval_seconds = interval_seconds
+        self._healthy = healthy
+        self._mx_source_id: str | None = None
+        self._status = SourceStatus.UNKNOWN
+        self._in_outage = False
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="mx-heartbeat", daemon=True)
+
+    def start(self) -> None:
+        """Publish and report in this thread, then go on in another.
+
+        After an error nothing runs, and it may be called again.
+
+        Raises:
+            BackendUnavailableError, and whatever `publish` raises.
+        """
+        self._report()
+        self._thread.start()
+
+    def beat(self) -> None:
+        """Report once; an error of the server is logged, once for each outage."""
+        try:
+            self._report()
+        except MxArtifactsError as error:
+            if not self._in_outage:
+                logger.warning("heartbeat failed: %s; trying again until it works", error)
+            self._in_outage = True
+            return
+        if self._in_outage:
+            logger.info("heartbeat works again")
+        self._in_outage = False
+
+    def stop(self) -> None:
+        """End the thread and mark the record STALE, if the server can be reached. Idempotent."""
+        self._stopping.set()
+        if self._thread.is_alive():
+            self._thread.join()
+        mx_source_id, self._mx_source_id = self._mx_source_id, None
+        if mx_source_id is None:
+            return
+        try:
+            self._update(mx_source_id, SourceStatus.STALE)
+        except MxArtifactsError as error:
+            logger.warning("could not mark this source STALE; the server will notice: %s", error)
+
+    def _run(self) -> None:
+        while not self._stopping.wait(self._interval_seconds):
+            self.beat()
+
+    def _report(self) -> None:
+        status = SourceStatus.READY if self._healthy() else SourceStatus.STALE
+        if status is not self._status and self._status is not SourceStatus.UNKNOWN:
+            logger.warning("this source is now %s", status.name)
+        self._status = status
+        if self._mx_source_id is None:
+            self._mx_source_id = self._publish()
+        if not self._update(self._mx_source_id, status):
+            # The server or its backend came back empty (a restart, a flush).
+            logger.warning("the central server has lost this source's record; publishing it again")
+            self._mx_source_id = self._publish()
+            self._update(self._mx_source_id, status)
+
+    def _update(self, mx_source_id: str, status: SourceStatus) -> bool:
+        return self._client.update_status(mx_source_id, self._worker_id, self._worker_rank, status)

@@ -1,0 +1,248 @@
+"""A source's server process side: listens, expires leases, and gives all memory back at the end."""
+
+from __future__ import annotations
+
+import errno
+import logging
+import os
+import socket
+import threading
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import grpc
+
+from mx_artifacts.clock import SYSTEM_CLOCK, Clock
+from mx_artifacts.core.manifest import ArtifactManifest, validate_against
+from mx_artifacts.errors import ConfigurationError, TransportError
+from mx_artifacts.memory.leases import LeaseTable
+from mx_artifacts.observability.events import Event, EventSink, drop
+from mx_artifacts.transport.base import Transport
+from mx_artifacts.wire.gen.model_express import p2p_pb2_grpc
+from mx_artifacts.wire.gen.mx_artifacts.v1 import source_pb2_grpc
+from mx_artifacts.worker.catalogue import Catalogue, ServedArtifact
+from mx_artifacts.worker.chunk_source import open_chunk_source
+from mx_artifacts.worker.service import MAX_PREPARES, Leases, SourceService, WorkerService
+from mx_artifacts.worker.sessions import Sessions
+
+logger = logging.getLogger(__name__)
+
+MAX_SESSIONS = 256
+"""Attached targets; more are served by the plain protocol."""
+_SPARE_THREADS = 16
+"""For calls that never wait: releases, renewals, tables. A synchronous gRPC server gives every call
+a thread for as long as it lasts, so those that last long are counted and bounded; with these on
+top a release never queues behind them. Threads are made on demand, so a quiet source has few."""
+DEFAULT_GRACE_SECONDS = 5.0
+"""Enough for the chunks under way; an orderly end should not take longer than a pod's (30 s)."""
+_EXPIRE_INTERVAL_SECONDS = 1.0
+_DRAIN_POLL_SECONDS = 0.05
+
+_SERVER_OPTIONS = (
+    ("grpc.so_reuseport", 0),  # else two workers would share a port, and their callers
+    # A target that vanished without closing its connection (its node died) is noticed in 15 s.
+    ("grpc.keepalive_time_ms", 10_000),
+    ("grpc.keepalive_timeout_ms", 5_000),
+    ("grpc.http2.max_pings_without_data", 0),
+)
+
+
+class WorkerServer:
+    """Serves artifacts on one port. Order: add what is to be served, `start`, publish; `stop`.
+
+    All methods may be called from any thread.
+    """
+
+    def __init__(
+        self,
+        transport: Transport,
+        *,
+        host: str,
+        port: int,
+        bind_host: str | None = None,
+        strict_port: bool = False,
+        worker_rank: int = 0,
+        lease_ttl_seconds: float = 30.0,
+        lease_grace_seconds: float = 270.0,
+        events: EventSink = drop,
+        clock: Clock = SYSTEM_CLOCK,
+    ) -> None:
+        """Bind nothing yet.
+
+        Events: worker.port_changed (wanted_port, port).
+
+        Args:
+            host: what targets are told to connect to.
+            port: 0 takes any free one. Without `strict_port` it is a wish: when taken, any free
+                one is used.
+            bind_host: address to listen on, if it is not `host`.
+            lease_ttl_seconds: how long a lease lasts without a renewal.
+            lease_grace_seconds: how long its memory is kept from reuse after that. With the ttl
+                this should exceed a plain peer's transfer timeout (the reference's source: 300 s),
+                as such peers cannot renew.
+        """
+        self._transport = transport
+        self._host = host
+        self._wanted_port = port
+        self._bind_host = bind_host or host
+        self._strict_port = strict_port
+        self._events = events
+        self._port = 0
+        self._catalogue = Catalogue()
+        self._leases: Leases = LeaseTable(clock, lease_ttl_seconds, lease_grace_seconds)
+        self._stopping = threading.Event()
+        self._resident_lock = threading.Lock()
+        self._threads = ThreadPoolExecutor(
+            MAX_SESSIONS + MAX_PREPARES + _SPARE_THREADS, thread_name_prefix="mx-worker"
+        )
+        sessions = Sessions(MAX_SESSIONS)
+        self._service = WorkerService(
+            self._catalogue,
+            self._leases,
+            sessions,
+            agent_name=transport.agent_name,
+            worker_rank=worker_rank,
+        )
+        self._server = grpc.server(self._threads, options=_SERVER_OPTIONS)
+        p2p_pb2_grpc.add_WorkerServiceServicer_to_server(  # type: ignore[no-untyped-call]
+            self._service, self._server
+        )
+        source_pb2_grpc.add_SourceServiceServicer_to_server(  # type: ignore[no-untyped-call]
+            SourceService(self._leases, sessions, lease_ttl_seconds), self._server
+        )
+        self._expirer = threading.Thread(target=self._expire, name="mx-leases", daemon=True)
+
+    @property
+    def endpoint(self) -> str:
+        """host:port for targets, once started."""
+        return _address(self._host, self._port)
+
+    def start(self) -> int:
+        """Listen and serve; return the port.
+
+        Raises:
+            ConfigurationError: the port or address cannot be bound.
+        """
+        self._port = self._bind()
+        self._server.start()
+        self._expirer.start()
+        return self._port
+
+    def add_artifact(
+        self,
+        mx_source_id: str,
+        artifact_id: str,
+        manifest: ArtifactManifest,
+        files: Mapping[str, Path],
+        *,
+        resident_budget_bytes: int,
+        slots: int,
+    ) -> None:
+        """Register an artifact's memory, then serve it.
+
+        Args:
+            files: the bundle of every manifest path; kept open, or read once when resident.
+            resident_budget_bytes: registered memory for all resident artifacts of this worker;
+                one that does not fit any more is served from `slots` chunk-sized buffers.
+
+        Raises:
+            ManifestInvalidError, ArtifactIdMismatchError, ConfigurationError (served already),
+            BundleError, ChunkChecksumError, RegistrationError
+        """
+        validate_against(manifest, artifact_id)
+        with self._resident_lock:
+            used = sum(served.source.resident_bytes for served in self._catalogue.all())
+            source = open_chunk_source(
+                self._transport,
+                manifest,
+                files,
+                resident_limit_bytes=resident_budget_bytes - used,
+                slots=slots,
+            )
+            try:
+                self._catalogue.add(ServedArtifact(mx_source_id, artifact_id, manifest, source))
+            except BaseException:
+                source.close()
+                raise
+
+    def remove_artifact(self, mx_source_id: str, artifact_id: str) -> None:
+        """Serve an artifact no longer; its memory goes when its last lease ends. Idempotent."""
+        served = self._catalogue.remove(mx_source_id, artifact_id)
+        if served is not None:
+            served.source.close()
+
+    def is_healthy(self) -> bool:
+        """Tell whether targets may come: it serves, and its data plane answers."""
+        if self._service.draining or not self._expirer.is_alive():
+            return False
+        try:
+            self._transport.descriptor()
+        except TransportError as error:
+            logger.warning("the data plane does not work: %s", error)
+            return False
+        return True
+
+    def stop(self, grace_seconds: float = DEFAULT_GRACE_SECONDS) -> None:
+        """Grant no more leases, wait up to `grace_seconds` for those there are, free everything.
+
+        Returns when all memory is deregistered. Idempotent; also right before `start`.
+        """
+        self._service.draining = True
+        waits = int(grace_seconds / _DRAIN_POLL_SECONDS)
+        while len(self._leases) and waits > 0 and not self._stopping.wait(_DRAIN_POLL_SECONDS):
+            waits -= 1
+        self._stopping.set()
+        stopped = self._server.stop(grace=None)
+        for served in self._catalogue.all():
+            served.source.close()  # wakes those who wait for a slot
+        self._leases.close()
+        stopped.wait()
+        self._threads.shutdown()
+        if self._expirer.is_alive():
+            self._expirer.join()
+
+    def _expire(self) -> None:
+        while not self._stopping.wait(_EXPIRE_INTERVAL_SECONDS):
+            if count := self._leases.expire():
+                logger.warning("%d leases were never released; their memory is free again", count)
+
+    def _bind(self) -> int:
+        try:
+            return self._listen(self._wanted_port)
+        except OSError as error:
+            if error.errno != errno.EADDRINUSE or self._strict_port:
+                raise self._bind_error(error, self._wanted_port) from error
+        try:
+            port = self._listen(0)
+        except OSError as error:
+            raise self._bind_error(error, 0) from error
+        logger.warning(
+            "port %d is in use, so targets find this source on port %d", self._wanted_port, port
+        )
+        ports = {"wanted_port": self._wanted_port, "port": port}
+        self._events(Event("worker.port_changed", ports))
+        return port
+
+    def _listen(self, port: int) -> int:
+        """Bind gRPC to `port`, or raise OSError with the reason that gRPC itself would only log."""
+        family = socket.AF_INET6 if ":" in self._bind_host else socket.AF_INET
+        with socket.socket(family, socket.SOCK_STREAM) as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # past TIME_WAIT, as gRPC
+            probe.bind((self._bind_host, port))
+        try:
+            return int(self._server.add_insecure_port(_address(self._bind_host, port)))
+        except RuntimeError as error:  # taken since the probe
+            raise OSError(errno.EADDRINUSE, os.strerror(errno.EADDRINUSE)) from error
+
+    def _bind_error(self, error: OSError, port: int) -> ConfigurationError:
+        where = _address(self._bind_host, port)
+        if error.errno == errno.EADDRINUSE:
+            hint = "stop what listens there, or set MX_WORKER_GRPC_PORT to another port (0: any)"
+        else:
+            hint = "set MX_WORKER_HOST to an address of this machine, and a port that it may use"
+        return ConfigurationError(f"cannot listen on {where}: {error.strerror or error}", hint=hint)
+
+
+def _address(host: str, port: int) -> str:
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

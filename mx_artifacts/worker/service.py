@@ -1,0 +1,246 @@
+"""The source's gRPC services: the reference's WorkerService, and our SourceService beside it."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import NoReturn, TypeVar
+
+import grpc
+
+from mx_artifacts.client.worker import SESSION_METADATA_KEY
+from mx_artifacts.core.manifest import ArtifactHeader, ManifestChunk
+from mx_artifacts.errors import MxArtifactsError, NoFreeSlotError, RecordNotFoundError
+from mx_artifacts.memory.leases import LeaseTable
+from mx_artifacts.wire import convert
+from mx_artifacts.wire.gen.model_express import p2p_pb2 as pb
+from mx_artifacts.wire.gen.model_express import p2p_pb2_grpc
+from mx_artifacts.wire.gen.mx_artifacts.v1 import source_pb2, source_pb2_grpc
+from mx_artifacts.wire.status import code_of
+from mx_artifacts.worker.catalogue import Catalogue, ServedArtifact
+from mx_artifacts.worker.sessions import Sessions
+
+T = TypeVar("T")
+
+CHUNKS_PER_PAGE = 1024
+"""As the reference; some 40 kB a page."""
+MAX_PREPARES = 64
+"""Prepares that wait or fill a slot at once; more are told at once that the source is busy."""
+SLOT_WAIT_SECONDS = 5.0
+"""How long a prepare of an attached target waits its turn for a slot."""
+PLAIN_SLOT_WAIT_SECONDS = 1.0
+"""The same for a peer without a session. The reference's targets hold some leases while they ask
+for the next, so letting them wait long would stop each other; they also ask but three times."""
+
+
+@dataclass(frozen=True)
+class LeasedChunk:
+    """What a lease is of."""
+
+    served: ServedArtifact
+    chunk: ManifestChunk
+
+
+Leases = LeaseTable[LeasedChunk]
+
+
+def _abort(context: grpc.ServicerContext, error: MxArtifactsError) -> NoReturn:
+    context.abort(code_of(error), str(error))
+    raise AssertionError("abort raises")  # for the type checker
+
+
+@contextlib.contextmanager
+def _translated(context: grpc.ServicerContext) -> Iterator[None]:
+    try:
+        yield
+    except MxArtifactsError as error:
+        _abort(context, error)
+
+
+class WorkerService(p2p_pb2_grpc.WorkerServiceServicer):
+    """Serves the artifacts of `catalogue`; a request for tensors finds none."""
+
+    def __init__(
+        self,
+        catalogue: Catalogue,
+        leases: Leases,
+        sessions: Sessions,
+        *,
+        agent_name: str,
+        worker_rank: int,
+    ) -> None:
+        self._catalogue = catalogue
+        self._leases = leases
+        self._sessions = sessions
+        self._agent_name = agent_name
+        self._worker_rank = worker_rank
+        self._prepares = threading.Semaphore(MAX_PREPARES)
+        self.draining = False
+        """Set when the worker stops: no new leases, but those granted may be released."""
+
+    def GetArtifactManifestHeader(
+        self, request: pb.GetArtifactManifestHeaderRequest, context: grpc.ServicerContext
+    ) -> pb.GetArtifactManifestHeaderResponse:
+        with _translated(context):
+            served = self._catalogue.select(request.mx_source_id, request.artifact_id)
+        manifest = served.manifest
+        return convert.header_to_wire(
+            ArtifactHeader(
+                mx_source_id=served.mx_source_id,
+                artifact_id=served.artifact_id,
+                mx_source_type=manifest.mx_source_type,
+                total_size=manifest.total_size,
+                file_count=len(manifest.files),
+                chunk_count=len(manifest.chunks),
+                chunk_size=manifest.chunk_size,
+                files=manifest.files,
+                manifest_version=manifest.manifest_version,
+                agent_name=self._agent_name,
+                worker_rank=self._worker_rank,
+            )
+        )
+
+    def GetArtifactManifestChunks(
+        self, request: pb.GetArtifactManifestChunksRequest, context: grpc.ServicerContext
+    ) -> pb.GetArtifactManifestChunksResponse:
+        with _translated(context):
+            served = self._catalogue.select(request.mx_source_id, request.artifact_id)
+        chunks, start = served.manifest.chunks, request.start_chunk_index
+        if start > len(chunks):
+            context.abort(
+                grpc.StatusCode.INVALID_ARGUMENT, f"page {start} is beyond {len(chunks)} chunks"
+            )
+        count = min(request.max_chunks or CHUNKS_PER_PAGE, CHUNKS_PER_PAGE)
+        end = min(start + count, len(chunks))
+        return pb.GetArtifactManifestChunksResponse(
+            mx_source_id=served.mx_source_id,
+            artifact_id=served.artifact_id,
+            start_chunk_index=start,
+            chunks=[convert.chunk_to_wire(chunk) for chunk in chunks[start:end]],
+            next_page_token=str(end) if end < len(chunks) else "",
+        )
+
+    def PrepareArtifactChunk(
+        self, request: pb.PrepareArtifactChunkRequest, context: grpc.ServicerContext
+    ) -> pb.PrepareArtifactChunkResponse:
+        if self.draining:
+            context.abort(grpc.StatusCode.UNAVAILABLE, "the source is stopping")
+        session_id = str(dict(context.invocation_metadata()).get(SESSION_METADATA_KEY, ""))
+        with _translated(context):
+            served = self._catalogue.select(request.mx_source_id, request.artifact_id)
+            answer = self._prepare(served, request.chunk_index, session_id, context)
+        if not context.is_active():  # nobody will hear of the lease
+            with contextlib.suppress(MxArtifactsError):
+                self._leases.release(answer.lease_id)
+        return answer
+
+    def _prepare(
+        self,
+        served: ServedArtifact,
+        chunk_index: int,
+        session_id: str,
+        context: grpc.ServicerContext,
+    ) -> pb.PrepareArtifactChunkResponse:
+        self._sessions.check(session_id)
+        chunk = served.chunk(chunk_index)
+        if not self._prepares.acquire(blocking=False):
+            raise NoFreeSlotError(f"{MAX_PREPARES} targets wait for a slot already")
+        try:
+            source, give_back = served.source.lease(chunk, _slot_wait(session_id, context))
+        finally:
+            self._prepares.release()
+        try:
+            lease = self._leases.grant(session_id, LeasedChunk(served, chunk), give_back)
+        except BaseException:
+            give_back()
+            raise
+        try:  # again: had the session ended before the grant, nobody would free the lease
+            self._sessions.check(session_id)
+        except MxArtifactsError:
+            self._leases.free_session(session_id)
+            raise
+        return pb.PrepareArtifactChunkResponse(
+            mx_source_id=served.mx_source_id,
+            artifact_id=served.artifact_id,
+            lease_id=lease.lease_id,
+            chunk=convert.chunk_to_wire(chunk),
+            source=pb.ArtifactChunkTransferDescriptor(
+                addr=source.addr, length=source.length, device_id=source.device_id
+            ),
+            source_metadata=served.source.descriptor,
+        )
+
+    def ReleaseArtifactChunk(
+        self, request: pb.ReleaseArtifactChunkRequest, context: grpc.ServicerContext
+    ) -> pb.ReleaseArtifactChunkResponse:
+        with _translated(context):
+            released = self._leases.release(request.lease_id).detail
+        return pb.ReleaseArtifactChunkResponse(
+            mx_source_id=released.served.mx_source_id,
+            artifact_id=released.served.artifact_id,
+            chunk=convert.chunk_to_wire(released.chunk),
+        )
+
+    def GetTensorManifest(
+        self, request: pb.GetTensorManifestRequest, context: grpc.ServicerContext
+    ) -> NoReturn:
+        _no_tensors(context)
+
+    def PrepareTensorRead(
+        self, request: pb.PrepareTensorReadRequest, context: grpc.ServicerContext
+    ) -> NoReturn:
+        _no_tensors(context)
+
+    def ReleaseTensorRead(
+        self, request: pb.ReleaseTensorReadRequest, context: grpc.ServicerContext
+    ) -> NoReturn:
+        _no_tensors(context)
+
+
+def _no_tensors(context: grpc.ServicerContext) -> NoReturn:
+    _abort(context, RecordNotFoundError("this worker serves artifacts and has no tensors"))
+
+
+def _slot_wait(session_id: str, context: grpc.ServicerContext) -> float:
+    """Return how long to wait for a slot: within half of the caller's patience."""
+    limit = SLOT_WAIT_SECONDS if session_id else PLAIN_SLOT_WAIT_SECONDS
+    remaining = context.time_remaining()
+    return limit if remaining is None else max(0.0, min(limit, remaining / 2))
+
+
+class SourceService(source_pb2_grpc.SourceServiceServicer):
+    """Binds leases to the life of their targets. Every attached target occupies one thread."""
+
+    def __init__(self, leases: Leases, sessions: Sessions, lease_ttl_seconds: float) -> None:
+        self._leases = leases
+        self._sessions = sessions
+        self._lease_ttl_seconds = lease_ttl_seconds
+
+    def Attach(
+        self, request: source_pb2.AttachRequest, context: grpc.ServicerContext
+    ) -> Iterator[source_pb2.AttachEvent]:
+        with _translated(context):
+            self._sessions.open(request.session_id)
+        ended = threading.Event()
+        end = self._ender(request.session_id, ended)
+        if not context.add_callback(end):
+            end()
+        yield source_pb2.AttachEvent(lease_ttl_seconds=max(1, int(self._lease_ttl_seconds)))
+        ended.wait()
+
+    def _ender(self, session_id: str, ended: threading.Event) -> Callable[[], None]:
+        def end() -> None:
+            # In this order, for the second check in WorkerService._prepare.
+            self._sessions.end(session_id)
+            self._leases.free_session(session_id)
+            ended.set()
+
+        return end
+
+    def RenewLeases(
+        self, request: source_pb2.RenewLeasesRequest, context: grpc.ServicerContext
+    ) -> source_pb2.RenewLeasesResponse:
+        renewed = self._leases.renew_session(request.session_id)
+        return source_pb2.RenewLeasesResponse(renewed=renewed)

@@ -1,0 +1,103 @@
+"""kill -9 of real processes that transfer over NIXL."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from mx_artifacts.errors import PeerLostError
+from mx_artifacts.observability.events import Event
+from mx_artifacts.transfer.engine import fetch_artifact
+from mx_artifacts.transport.base import Transport
+from mx_artifacts.transport.faults import FaultyTransport, Stall
+from tests.support.artifacts import SOURCE_ID, serving
+from tests.support.transfer_process import (
+    CHUNKS,
+    new_nixl_agent,
+    same_artifact,
+    transfer_process,
+)
+
+
+@pytest.fixture
+def agent() -> Iterator[Transport]:
+    agent = new_nixl_agent("target")
+    yield agent
+    agent.close()
+
+
+def test_a_killed_target_frees_its_slot_at_once(tmp_path: Path, agent: Transport) -> None:
+    """Its lease would last for an hour, and there is no other slot."""
+    artifact = same_artifact(tmp_path / "source")
+    with (
+        serving(
+            artifact,
+            slots=1,
+            transport=new_nixl_agent("source"),
+            lease_ttl_seconds=3600,
+        ) as server,
+        transfer_process("target", server.endpoint, str(tmp_path / "killed"), "3") as target,
+        ThreadPoolExecutor(1) as threads,
+    ):
+        for _ in range(2):
+            assert target.read() == {"chunk": True}
+        other = threads.submit(
+            fetch_artifact,
+            server.endpoint,
+            SOURCE_ID,
+            artifact.artifact_id,
+            agent,
+            tmp_path / "other",
+            timeout_seconds=120,
+            max_inflight_chunks=2,
+        )
+        assert len(server._leases) == 1
+        target.kill()
+        received = other.result()
+    file = received.files["/bundle/artifact.tar"]
+    assert file.read_bytes() == artifact.content["/bundle/artifact.tar"]
+
+
+@pytest.mark.parametrize("stalled", [False, True], ids=["between reads", "in a stalled read"])
+def test_a_killed_source_is_a_clear_error_with_nothing_left(
+    tmp_path: Path, agent: Transport, stalled: bool
+) -> None:
+    """Long before the deadline, and also when a read of it never ends."""
+    artifact = same_artifact(tmp_path / "expected")
+    transport = FaultyTransport(agent, {3: Stall()} if stalled else {})
+    arrived, killed = threading.Semaphore(0), threading.Event()
+
+    def wait_for_the_kill(event: Event) -> None:
+        if event.name == "transfer.chunk":
+            arrived.release()
+            if not stalled:
+                killed.wait()
+
+    with (
+        transfer_process("source", str(tmp_path / "source")) as source,
+        ThreadPoolExecutor(1) as threads,
+    ):
+        endpoint = source.read()["endpoint"]
+        fetching = threads.submit(
+            fetch_artifact,
+            endpoint,
+            SOURCE_ID,
+            artifact.artifact_id,
+            transport,
+            tmp_path / "target",
+            timeout_seconds=600,
+            max_inflight_chunks=1,
+            events=wait_for_the_kill,
+        )
+        for _ in range(2 if stalled else 1):
+            assert arrived.acquire(timeout=60)
+        source.kill()
+        killed.set()
+        with pytest.raises(PeerLostError, match=rf"{endpoint}.* of {CHUNKS} chunks"):
+            fetching.result()
+    assert list((tmp_path / "target").iterdir()) == []
+    transport.let_go()

@@ -1,0 +1,344 @@
+"""The source process's side of the protocol, spoken to by hand."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import grpc
+import pytest
+
+from mx_artifacts.client.worker import WorkerClient
+from mx_artifacts.clock import FakeClock
+from mx_artifacts.errors import (
+    BundleError,
+    ChunkChecksumError,
+    ConfigurationError,
+    LeaseExpiredError,
+    NoFreeSlotError,
+    PeerLostError,
+    RecordNotFoundError,
+    RemoteError,
+)
+from mx_artifacts.observability.events import Event
+from mx_artifacts.wire.gen.model_express import p2p_pb2 as pb
+from mx_artifacts.wire.gen.model_express import p2p_pb2_grpc
+from mx_artifacts.worker.server import WorkerServer
+from tests.support.artifacts import (
+    CHUNK_SIZE,
+    SOURCE_ID,
+    SealedArtifact,
+    make_artifact,
+    new_agent,
+    serving,
+)
+
+
+@pytest.fixture
+def artifact(tmp_path: Path) -> SealedArtifact:
+    return make_artifact(tmp_path / "source", {"artifact.tar": 3 * CHUNK_SIZE})
+
+
+@pytest.fixture
+def server(artifact: SealedArtifact) -> Iterator[WorkerServer]:
+    with serving(artifact, slots=1, clock=FakeClock()) as server:
+        yield server
+
+
+@pytest.fixture
+def clients(server: WorkerServer) -> Iterator[Callable[[], WorkerClient]]:
+    made: list[WorkerClient] = []
+
+    def make() -> WorkerClient:
+        made.append(WorkerClient(server.endpoint, timeout_seconds=20))
+        return made[-1]
+
+    yield make
+    for client in made:
+        client.close()
+
+
+def prepare(client: WorkerClient, artifact: SealedArtifact, index: int = 0) -> str:
+    return client.prepare_chunk(SOURCE_ID, artifact.artifact_id, index).lease_id
+
+
+def test_a_busy_source_says_so_and_a_release_frees_it(
+    artifact: SealedArtifact, clients: Callable[[], WorkerClient]
+) -> None:
+    client = clients()
+    lease_id = prepare(client, artifact)
+    with pytest.raises(NoFreeSlotError, match="busy"):
+        client.prepare_chunk(SOURCE_ID, artifact.artifact_id, 1, timeout_seconds=1)
+    client.release_chunk(SOURCE_ID, artifact.artifact_id, lease_id)
+    prepare(client, artifact, 1)
+    with pytest.raises(RecordNotFoundError, match="lease"):
+        client.release_chunk(SOURCE_ID, artifact.artifact_id, lease_id)
+
+
+def test_a_session_that_ends_frees_its_slot_for_the_next(
+    artifact: SealedArtifact, clients: Callable[[], WorkerClient]
+) -> None:
+    first, second = clients(), clients()
+    assert first.attach()
+    assert second.attach()
+    prepare(first, artifact)
+    got = threading.Event()
+
+    def wait_for_slot() -> None:
+        prepare(second, artifact, 1)
+        got.set()
+
+    waiting = threading.Thread(target=wait_for_slot)
+    waiting.start()
+    first.close()
+    waiting.join()
+    assert got.is_set()
+
+
+def test_an_ended_session_gets_no_more_leases(
+    artifact: SealedArtifact, clients: Callable[[], WorkerClient]
+) -> None:
+    client = clients()
+    client.attach()
+    assert client._session is not None
+    client._session.cancel()
+
+    def prepare_until_refused() -> None:  # the source learns of the end a moment later
+        for _ in range(1000):
+            lease_id = prepare(client, artifact)
+            with contextlib.suppress(RecordNotFoundError):
+                client.release_chunk(SOURCE_ID, artifact.artifact_id, lease_id)
+
+    with pytest.raises(LeaseExpiredError):
+        prepare_until_refused()
+
+
+def test_renewed_leases_outlive_their_ttl(
+    artifact: SealedArtifact, clients: Callable[[], WorkerClient], server: WorkerServer
+) -> None:
+    client = clients()
+    client.attach()
+    lease_id = prepare(client, artifact)
+    clock = server._leases._clock
+    assert isinstance(clock, FakeClock)
+    for _ in range(3):
+        clock.advance(25)
+        assert server._leases.renew_session(client._session.session_id) == 1  # type: ignore[union-attr]
+    clock.advance(290)
+    assert server._leases.expire() == 0
+    client.release_chunk(SOURCE_ID, artifact.artifact_id, lease_id)
+
+
+def test_an_expired_lease_frees_its_slot_and_says_so(
+    artifact: SealedArtifact, clients: Callable[[], WorkerClient], server: WorkerServer
+) -> None:
+    client = clients()
+    client.attach()
+    lease_id = prepare(client, artifact)
+    clock = server._leases._clock
+    assert isinstance(clock, FakeClock)
+    clock.advance(301)
+    prepare(client, artifact, 1)  # waits for the expiry thread
+    with pytest.raises(LeaseExpiredError):
+        client.release_chunk(SOURCE_ID, artifact.artifact_id, lease_id)
+
+
+def test_wrong_requests_are_refused(
+    artifact: SealedArtifact, clients: Callable[[], WorkerClient]
+) -> None:
+    client = clients()
+    with pytest.raises(RemoteError, match="INVALID_ARGUMENT"):
+        prepare(client, artifact, 3)
+    with pytest.raises(RecordNotFoundError):
+        client.header("0" * 16, artifact.artifact_id)
+    with pytest.raises(RecordNotFoundError, match="lease"):
+        client.release_chunk(SOURCE_ID, artifact.artifact_id, "no such lease")
+    assert client.header("", "") == client.header(SOURCE_ID, artifact.artifact_id)
+
+
+def test_an_empty_id_needs_a_single_artifact(
+    tmp_path: Path, server: WorkerServer, clients: Callable[[], WorkerClient]
+) -> None:
+    other = make_artifact(tmp_path / "other", {"artifact.tar": 1})
+    server.add_artifact(
+        SOURCE_ID, other.artifact_id, other.manifest, other.files, resident_budget_bytes=1, slots=1
+    )
+    with pytest.raises(RemoteError, match="name one"):
+        clients().header(SOURCE_ID, "")
+    assert clients().header(SOURCE_ID, other.artifact_id).total_size == 1
+    with pytest.raises(ConfigurationError, match="already"):
+        server.add_artifact(
+            SOURCE_ID,
+            other.artifact_id,
+            other.manifest,
+            other.files,
+            resident_budget_bytes=1,
+            slots=1,
+        )
+
+
+def test_pages_hold_what_was_asked_for(server: WorkerServer) -> None:
+    with grpc.insecure_channel(server.endpoint) as channel:
+        stub = p2p_pb2_grpc.WorkerServiceStub(channel)
+        tokens = []
+        for start in (0, 2, 3):
+            request = pb.GetArtifactManifestChunksRequest(start_chunk_index=start, max_chunks=2)
+            page = stub.GetArtifactManifestChunks(request, timeout=20)
+            tokens.append((len(page.chunks), page.next_page_token))
+        assert tokens == [(2, "2"), (1, ""), (0, "")]
+        request = pb.GetArtifactManifestChunksRequest(start_chunk_index=4)
+        with pytest.raises(grpc.RpcError) as caught:
+            stub.GetArtifactManifestChunks(request, timeout=20)
+        assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+        with pytest.raises(grpc.RpcError) as caught:
+            stub.GetTensorManifest(pb.GetTensorManifestRequest(), timeout=20)
+        assert caught.value.code() is grpc.StatusCode.NOT_FOUND
+
+
+def test_a_bundle_that_changed_is_never_served(
+    artifact: SealedArtifact, clients: Callable[[], WorkerClient]
+) -> None:
+    file = artifact.files["/bundle/artifact.tar"]
+    with file.open("r+b") as bundle:
+        bundle.seek(CHUNK_SIZE)
+        bundle.write(b"changed")
+        bundle.truncate(2 * CHUNK_SIZE)
+    client = clients()
+    client.release_chunk(SOURCE_ID, artifact.artifact_id, prepare(client, artifact, 0))
+    for index in (1, 2):
+        with pytest.raises(RemoteError, match="changed after it was sealed"):
+            prepare(client, artifact, index)
+    prepare(client, artifact, 0)  # and the slot is free again
+
+
+def test_a_resident_bundle_is_checked_when_it_is_loaded(artifact: SealedArtifact) -> None:
+    artifact.files["/bundle/artifact.tar"].write_bytes(b"other")
+    with pytest.raises(ChunkChecksumError), serving(artifact):
+        pass
+    artifact.files["/bundle/artifact.tar"].unlink()
+    with pytest.raises(BundleError, match=r"artifact\.tar"), serving(artifact):
+        pass
+
+
+def test_the_resident_budget_is_shared(tmp_path: Path, artifact: SealedArtifact) -> None:
+    with serving(artifact) as server:
+        other = make_artifact(tmp_path / "other", {"artifact.tar": 2 * CHUNK_SIZE})
+        server.add_artifact(
+            SOURCE_ID,
+            other.artifact_id,
+            other.manifest,
+            other.files,
+            resident_budget_bytes=4 * CHUNK_SIZE,
+            slots=1,
+        )
+        used = [served.source.resident_bytes for served in server._catalogue.all()]
+    assert used == [3 * CHUNK_SIZE, 0]
+
+
+def test_removed_artifacts_stay_readable_while_leased(
+    artifact: SealedArtifact, clients: Callable[[], WorkerClient], server: WorkerServer
+) -> None:
+    client = clients()
+    lease_id = prepare(client, artifact)
+    server.remove_artifact(SOURCE_ID, artifact.artifact_id)
+    with pytest.raises(RecordNotFoundError):
+        prepare(client, artifact)
+    client.release_chunk(SOURCE_ID, artifact.artifact_id, lease_id)
+    assert not server._transport._regions  # type: ignore[attr-defined]
+
+
+def test_stop_drains_refuses_and_frees(
+    artifact: SealedArtifact, clients: Callable[[], WorkerClient], server: WorkerServer
+) -> None:
+    client = clients()
+    client.attach()
+    lease_id = prepare(client, artifact)
+    stopping = threading.Thread(target=server.stop, args=(60,))
+    stopping.start()
+    while not server._service.draining:
+        time.sleep(0.01)
+    with pytest.raises(PeerLostError, match="stopping"):
+        prepare(client, artifact, 1)
+    client.release_chunk(SOURCE_ID, artifact.artifact_id, lease_id)
+    stopping.join()
+    assert not server._transport._regions  # type: ignore[attr-defined]
+    with pytest.raises(PeerLostError):
+        client.header(SOURCE_ID, artifact.artifact_id)
+
+
+def test_health_follows_the_data_plane_and_the_service(
+    artifact: SealedArtifact, server: WorkerServer
+) -> None:
+    assert server.is_healthy()
+    server._transport.close()
+    assert not server.is_healthy()
+    with serving(artifact) as other:
+        assert other.is_healthy()
+        other.stop(0)
+        assert not other.is_healthy()
+
+
+def test_stop_without_patience_frees_what_is_leased(
+    artifact: SealedArtifact, clients: Callable[[], WorkerClient], server: WorkerServer
+) -> None:
+    client = clients()
+    client.attach()
+    prepare(client, artifact)
+    server.stop(0)
+    server.stop(0)
+    assert not server._transport._regions  # type: ignore[attr-defined]
+
+
+@pytest.fixture
+def taken_port() -> Iterator[int]:
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        yield other.getsockname()[1]
+
+
+def test_a_taken_port_is_left_or_named(taken_port: int, caplog: pytest.LogCaptureFixture) -> None:
+    agent = new_agent("source")
+    strict = WorkerServer(agent, host="127.0.0.1", port=taken_port, strict_port=True)
+    with pytest.raises(ConfigurationError, match=f":{taken_port}: .*in use") as caught:
+        strict.start()
+    assert "MX_WORKER_GRPC_PORT" in caught.value.hint()
+    strict.stop(0)
+    with caplog.at_level(logging.WARNING):
+        events: list[Event] = []
+        easy = WorkerServer(agent, host="127.0.0.1", port=taken_port, events=events.append)
+        port = easy.start()
+    assert port not in (0, taken_port)
+    assert easy.endpoint == f"127.0.0.1:{port}"
+    assert str(port) in caplog.text
+    assert events == [Event("worker.port_changed", {"wanted_port": taken_port, "port": port})]
+    second = WorkerServer(agent, host="127.0.0.1", port=port, strict_port=True)
+    with pytest.raises(ConfigurationError, match="in use"):  # no SO_REUSEPORT between workers
+        second.start()
+    for server in (second, easy):
+        server.stop(0)
+    agent.close()
+
+
+def test_an_address_that_is_not_ours_is_named() -> None:
+    agent = new_agent("source")
+    server = WorkerServer(agent, host="192.0.2.1", port=0)
+    with pytest.raises(ConfigurationError, match=r"192\.0\.2\.1") as caught:
+        server.start()
+    assert "MX_WORKER_HOST" in caught.value.hint()
+    server.stop(0)
+    agent.close()
+
+
+def test_more_targets_attach_than_a_small_server_has_threads(
+    artifact: SealedArtifact, clients: Callable[[], WorkerClient]
+) -> None:
+    attached = [clients() for _ in range(40)]
+    assert all(client.attach() for client in attached)
+    lease_id = prepare(attached[0], artifact)
+    attached[-1].release_chunk(SOURCE_ID, artifact.artifact_id, lease_id)

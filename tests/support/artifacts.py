@@ -1,0 +1,121 @@
+"""Small sealed artifacts, and sources that serve them over the in-process transport."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import random
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from mx_artifacts.core.chunks import expected_chunks
+from mx_artifacts.core.digest import crc32c, crc32c_hex
+from mx_artifacts.core.identity import SourceType
+from mx_artifacts.core.manifest import (
+    ArtifactHeader,
+    ArtifactManifest,
+    ManifestChunk,
+    ManifestFile,
+)
+from mx_artifacts.transport.base import Transport
+from mx_artifacts.transport.inproc import InprocTransport
+from mx_artifacts.worker.server import WorkerServer
+
+SOURCE_ID = "3327fe19f6fa4e35"
+CHUNK_SIZE = 4096
+_numbers = itertools.count()
+
+
+@dataclass(frozen=True)
+class SealedArtifact:
+    """An artifact with its bytes, in memory and in files."""
+
+    manifest: ArtifactManifest
+    content: Mapping[str, bytes]
+    files: Mapping[str, Path]
+
+    @property
+    def artifact_id(self) -> str:
+        return self.manifest.artifact_id()
+
+    def header(self, **changes: Any) -> ArtifactHeader:
+        """Return what an honest source says, with `changes`."""
+        manifest = self.manifest
+        values: dict[str, Any] = {
+            "mx_source_id": SOURCE_ID,
+            "artifact_id": self.artifact_id,
+            "mx_source_type": manifest.mx_source_type,
+            "total_size": manifest.total_size,
+            "file_count": len(manifest.files),
+            "chunk_count": len(manifest.chunks),
+            "chunk_size": manifest.chunk_size,
+            "files": manifest.files,
+        }
+        return ArtifactHeader(**{**values, **changes})
+
+
+def make_manifest(content: Mapping[str, bytes], chunk_size: int = CHUNK_SIZE) -> ArtifactManifest:
+    """Seal `content` (manifest path -> bytes)."""
+    paths = sorted(content)
+    files = tuple(
+        ManifestFile(i, path, len(content[path]), crc32c_hex(crc32c(content[path])))
+        for i, path in enumerate(paths)
+    )
+    chunks = tuple(
+        ManifestChunk(
+            index,
+            file,
+            offset,
+            length,
+            crc32c_hex(crc32c(content[paths[file]][offset : offset + length])),
+        )
+        for index, file, offset, length in expected_chunks([f.size for f in files], chunk_size)
+    )
+    return ArtifactManifest(SourceType.TRITON_CACHE, chunk_size, files, chunks)
+
+
+def make_artifact(
+    directory: Path, sizes: Mapping[str, int], chunk_size: int = CHUNK_SIZE
+) -> SealedArtifact:
+    """Write bundles of random bytes, `sizes` by name, below `directory` and seal them."""
+    directory.mkdir(parents=True, exist_ok=True)
+    rng = random.Random(repr(sorted(sizes.items())))
+    content = {f"/bundle/{name}": rng.randbytes(size) for name, size in sizes.items()}
+    files = {path: directory / path.rpartition("/")[2] for path in content}
+    for path, file in files.items():
+        file.write_bytes(content[path])
+    return SealedArtifact(make_manifest(content, chunk_size), content, files)
+
+
+def new_agent(role: str) -> InprocTransport:
+    """Return an in-process transport with a name of its own; close it."""
+    return InprocTransport(f"{role}-{next(_numbers)}")
+
+
+@contextlib.contextmanager
+def serving(
+    artifact: SealedArtifact,
+    *,
+    slots: int | None = None,
+    transport: Transport | None = None,
+    **options: Any,
+) -> Iterator[WorkerServer]:
+    """Serve `artifact` on a free port, resident, or from `slots`; nothing is left behind."""
+    agent = transport or new_agent("source")
+    server = WorkerServer(agent, host="127.0.0.1", port=0, **options)
+    try:
+        server.add_artifact(
+            SOURCE_ID,
+            artifact.artifact_id,
+            artifact.manifest,
+            artifact.files,
+            resident_budget_bytes=0 if slots else 1 << 30,
+            slots=slots or 1,
+        )
+        server.start()
+        yield server
+    finally:
+        server.stop(grace_seconds=0)
+        agent.close()

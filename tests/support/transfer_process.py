@@ -1,0 +1,108 @@
+"""A source or a target in a real process of its own, over NIXL, to be killed by a test.
+
+Both speak JSON lines on stdout and end when their stdin closes, so that they never outlive a test.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from mx_artifacts.observability.events import Event
+from mx_artifacts.transfer.engine import fetch_artifact
+from mx_artifacts.transport.base import Transport
+from mx_artifacts.transport.faults import FaultyTransport, Stall
+from mx_artifacts.transport.registry import create_transport
+from tests.support.artifacts import CHUNK_SIZE, SOURCE_ID, SealedArtifact, make_artifact, serving
+
+REPOSITORY = Path(__file__).parents[2]
+CHUNKS = 8
+
+
+def new_nixl_agent(role: str) -> Transport:
+    return create_transport("nixl", f"{role}-{uuid.uuid4().hex}")
+
+
+def same_artifact(directory: Path) -> SealedArtifact:
+    """Return an artifact that is equal in every process."""
+    return make_artifact(directory, {"artifact.tar": CHUNKS * CHUNK_SIZE})
+
+
+class TransferProcess:
+    """The parent's handle."""
+
+    def __init__(self, process: subprocess.Popen[str]) -> None:
+        self._process = process
+
+    def read(self) -> Any:
+        """Wait for the process's next line."""
+        assert self._process.stdout is not None
+        return json.loads(self._process.stdout.readline())
+
+    def kill(self) -> None:
+        """kill -9, and wait until it is gone. Idempotent."""
+        self._process.kill()
+        self._process.wait()
+        for stream in (self._process.stdin, self._process.stdout):
+            assert stream is not None
+            stream.close()
+
+
+@contextmanager
+def transfer_process(role: str, *arguments: str) -> Iterator[TransferProcess]:
+    """Start `source DIRECTORY` or `target ENDPOINT DIRECTORY STALLED_READ`; kill it afterwards."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "tests.support.transfer_process", role, *arguments],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        cwd=REPOSITORY,
+        env={**os.environ, "PYTHONPATH": str(REPOSITORY)},
+    )
+    handle = TransferProcess(process)
+    try:
+        yield handle
+    finally:
+        handle.kill()
+
+
+def _say(**values: Any) -> None:
+    print(json.dumps(values), flush=True)
+
+
+def _source(directory: str) -> None:
+    artifact = same_artifact(Path(directory))
+    with serving(artifact, slots=2, transport=new_nixl_agent("source")) as server:
+        _say(endpoint=server.endpoint)
+        sys.stdin.read()
+
+
+def _target(endpoint: str, directory: str, stalled_read: str) -> None:
+    """Fetch one chunk after the other; say so after each; stall for good at one of them."""
+
+    def report(event: Event) -> None:
+        if event.name == "transfer.chunk":
+            _say(chunk=True)
+
+    transport = FaultyTransport(new_nixl_agent("target"), {int(stalled_read): Stall()})
+    fetch_artifact(
+        endpoint,
+        SOURCE_ID,
+        "",
+        transport,
+        Path(directory),
+        timeout_seconds=600,
+        max_inflight_chunks=1,
+        events=report,
+    )
+
+
+if __name__ == "__main__":
+    {"source": _source, "target": _target}[sys.argv[1]](*sys.argv[2:])

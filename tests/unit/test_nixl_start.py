@@ -1,0 +1,116 @@
+"""How NIXL is found and started, with a stand-in for its bindings."""
+
+from __future__ import annotations
+
+import importlib
+import logging
+import sys
+import threading
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import pytest
+
+from mx_artifacts.errors import TransportUnavailableError
+from mx_artifacts.transport import nixl
+
+
+class FakeAgent:
+    config: Any = None
+
+    def __init__(self, name: str, config: Any) -> None:
+        FakeAgent.config = config
+
+    def getAvailPlugins(self) -> list[str]:
+        return ["UCX", "POSIX"]
+
+    def createBackend(self, name: str, parameters: dict[str, str]) -> int:
+        if name == "POSIX":
+            raise RuntimeError("NIXL_ERR_BACKEND")
+        return 7
+
+
+@pytest.fixture
+def imported(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Replace the import of NIXL; returns the names that are asked for, of which cu12 exists."""
+    names: list[str] = []
+
+    def import_module(name: str) -> ModuleType:
+        names.append(name)
+        if name != "nixl_cu12._bindings":
+            raise ModuleNotFoundError(f"No module named {name!r}")
+        module = ModuleType(name)
+        module.nixlAgentConfig = SimpleNamespace  # type: ignore[attr-defined]
+        module.nixlAgent = FakeAgent  # type: ignore[attr-defined]
+        module.NIXL_THREAD_SYNC_NONE = 0  # type: ignore[attr-defined]
+        logging.getLogger("nixl").addHandler(logging.StreamHandler(sys.stdout))
+        logging.raiseExceptions = False
+        return module
+
+    monkeypatch.setattr(importlib, "import_module", import_module)
+    monkeypatch.setattr(nixl, "_cuda_major", lambda: None)
+    return names
+
+
+def test_takes_the_build_that_is_installed(imported: list[str]) -> None:
+    assert nixl.start_agent("a", "UCX", 10.0).backend == 7
+    assert imported == ["nixl_cu13._bindings", "nixl_cu12._bindings"]
+
+
+def test_prefers_the_build_for_the_drivers_cuda(
+    imported: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(nixl, "_cuda_major", lambda: 12)
+    nixl.start_agent("a", "UCX", 10.0)
+    assert imported == ["nixl_cu12._bindings"]
+
+
+def test_a_loaded_torch_decides_the_cuda_version(monkeypatch: pytest.MonkeyPatch) -> None:
+    torch = SimpleNamespace(version=SimpleNamespace(cuda="12.8"))
+    monkeypatch.setitem(sys.modules, "torch", torch)
+    assert nixl._cuda_major() == 12
+
+
+def test_idle_agents_do_not_spin(imported: list[str]) -> None:
+    nixl.start_agent("a", "UCX", 10.0)
+    assert FakeAgent.config.useProgThread
+    assert FakeAgent.config.pthrDelay >= 1000  # below 1 ms NIXL polls without sleeping
+
+
+def test_logging_is_left_as_it_was(imported: list[str]) -> None:
+    nixl.start_agent("a", "UCX", 10.0)
+    assert logging.getLogger("nixl").handlers == []
+    assert logging.raiseExceptions
+
+
+def test_without_nixl_each_cause_is_named(
+    imported: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(name: str) -> ModuleType:
+        raise ImportError(f"libcuda for {name}")
+
+    monkeypatch.setattr(importlib, "import_module", fail)
+    with pytest.raises(TransportUnavailableError, match=r"cu13: libcuda.*cu12: .*nixl: ") as raised:
+        nixl.start_agent("a", "UCX", 10.0)
+    assert "pip install nixl" in raised.value.hint()
+
+
+def test_a_missing_backend_is_no_mere_warning(imported: list[str]) -> None:
+    with pytest.raises(TransportUnavailableError, match="'LIBFABRIC'; it has POSIX, UCX"):
+        nixl.start_agent("a", "LIBFABRIC", 10.0)
+
+
+def test_a_backend_that_fails_says_where_to_look(imported: list[str]) -> None:
+    with pytest.raises(TransportUnavailableError, match="NIXL_ERR_BACKEND") as raised:
+        nixl.start_agent("a", "POSIX", 10.0)
+    assert "UCX_NET_DEVICES" in raised.value.hint()
+
+
+def test_a_start_that_hangs_is_given_up(
+    imported: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    let_go = threading.Event()
+    monkeypatch.setattr(nixl, "_start", lambda name, backend: let_go.wait())
+    with pytest.raises(TransportUnavailableError, match="'a' did not start within"):
+        nixl.start_agent("a", "UCX", 0.05)
+    let_go.set()
