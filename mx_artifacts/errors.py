@@ -17,6 +17,7 @@ nothing else leaves the library.
       RemoteError
       TransferFailedError
       InstallError: InstallLockedError, NoSpaceError, InstallVerificationError, RollbackFailedError
+      KindsFailedError
       LoadError: StrategySkipped, StrategyFailed
 """
 
@@ -312,6 +313,26 @@ class RollbackFailedError(InstallError):
     """An install failed and its changes could not all be taken back."""
 
     default_hint = "remove the cache root and install again"
+
+
+# --- several kinds at once ------------------------------------------------------------------------
+
+
+class KindsFailedError(MxArtifactsError):
+    """Some or all of several kinds failed; `failures` maps a kind's name to its error."""
+
+    exit_code = ExitCode.PARTIAL
+
+    def __init__(self, failures: Mapping[str, MxArtifactsError], *, total: int) -> None:
+        super().__init__(f"{len(failures)} of {total} kinds failed: {', '.join(failures)}")
+        self.failures = dict(failures)
+        self.retryable = all(cause.retryable for cause in failures.values())
+        if len(failures) == total:  # nothing was done, so the first cause decides
+            self.exit_code = next(iter(failures.values())).exit_code
+
+    def hint(self) -> str:
+        """Return the first cause's hint."""
+        return next(iter(self.failures.values())).hint()
 
 
 # --- loading -------------------------------------------------------------------------------------

@@ -1,0 +1,61 @@
+"""`mx-artifact serve`: the central server."""
+
+from __future__ import annotations
+
+import ipaddress
+
+import click
+
+from mx_artifact_cli.options import Verb, parsed_option, setting_option
+from mx_artifact_cli.output import Output
+from mx_artifacts import settings
+from mx_artifacts.settings import parse_integer, parse_text
+
+
+@click.command("serve", cls=Verb)
+@parsed_option(
+    "--host",
+    parse_text,
+    "Address to listen on. Whoever reaches it can list and publish: there is no authentication.",
+    default="127.0.0.1",
+)
+@parsed_option("--port", parse_integer(0, 65535), "Port to listen on; 0: any.", default="8001")
+@setting_option(settings.METADATA_BACKEND, "--backend")
+@setting_option(settings.HEARTBEAT_TIMEOUT, "--heartbeat-timeout")
+@setting_option(settings.REAPER_SCAN_INTERVAL, "--reaper-interval")
+@setting_option(settings.GC_TIMEOUT, "--gc-timeout")
+@click.pass_obj
+def command(
+    output: Output,
+    host: str,
+    port: int,
+    backend: str,
+    heartbeat_timeout: float,
+    reaper_interval: float,
+    gc_timeout: float,
+) -> None:
+    """Run the central server, which knows who serves what.
+
+    It prints its address when it is ready and runs until SIGINT or SIGTERM.
+    """
+    if not is_loopback(host):
+        output.warn(
+            f"listening on {host}: anyone who reaches it can list and publish sources, "
+            "without authentication"
+        )
+
+
+def is_loopback(host: str) -> bool:
+    """Tell whether only processes of this machine can reach a listener on `host`."""
+    try:
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def backend_url(backend: str) -> str:
+    """Return the backend's URL; `redis` alone takes its address from the Redis variables."""
+    if backend != "redis":
+        return backend
+    url = settings.REDIS_URL.read()
+    return url or f"redis://{settings.REDIS_HOST.read()}:{settings.REDIS_PORT.read()}"

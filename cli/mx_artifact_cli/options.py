@@ -1,0 +1,217 @@
+"""Options that verbs share. What mirrors a setting reads flag over environment over default."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from mx_artifact_cli.output import Format
+from mx_artifacts import settings
+from mx_artifacts.errors import ConfigurationError
+from mx_artifacts.settings import Setting
+
+T = TypeVar("T")
+F = TypeVar("F", bound=Callable[..., Any])
+Decorator = Callable[[F], F]
+
+UINT32_MAX = 2**32 - 1
+"""Ranks are uint32 on the wire."""
+
+
+# --- accepted everywhere --------------------------------------------------------------------------
+
+
+def _everywhere() -> list[click.Parameter]:
+    return [
+        click.Option(
+            ["--format"],
+            type=click.Choice([f.value for f in Format]),
+            expose_value=False,
+            help="Data on stdout as tables (human), one object (json) or one a line (jsonl); "
+            "quiet prints errors only.  [default: human]",
+        ),
+        click.Option(
+            ["--debug"],
+            is_flag=True,
+            expose_value=False,
+            show_default=False,
+            help="Show the library's log and tracebacks.",
+        ),
+    ]
+
+
+def requested_format(args: Sequence[str]) -> Format:
+    """Return what --format says, before or after the verb; the last one counts.
+
+    Read ahead of click, so that a usage error, too, comes out in the format asked for. A value
+    that is no format is click's to refuse.
+    """
+    known = {f.value: f for f in Format}
+    chosen = Format.HUMAN
+    for position, arg in enumerate(args):
+        if arg == "--format":
+            chosen = known.get("".join(args[position + 1 : position + 2]), chosen)
+        elif arg.startswith("--format="):
+            chosen = known.get(arg.partition("=")[2], chosen)
+    return chosen
+
+
+def requested_debug(args: Sequence[str]) -> bool:
+    """Tell whether --debug is among the arguments."""
+    return "--debug" in args
+
+
+class Verb(click.Command):
+    """A command that takes --format and --debug."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.params.extend(_everywhere())
+
+
+class VerbGroup(click.Group):
+    """A group that takes them too, and whose commands do."""
+
+    command_class = Verb
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, no_args_is_help=False, **kwargs)
+        self.params.extend(_everywhere())
+
+
+# --- parsed values --------------------------------------------------------------------------------
+
+
+def setting_option(setting: Setting[T], flag: str, *, meaning: str = "") -> Decorator[F]:
+    """Return an option that overrides `setting`; its value is parsed and never None."""
+
+    def read(context: click.Context, parameter: click.Parameter, text: str | None) -> T:
+        return setting.read(text, flag_name=flag)
+
+    variables = ", ".join(setting.names)
+    return click.option(
+        flag,
+        metavar="VALUE",
+        callback=read,
+        help=f"{meaning or _sentence(setting.meaning)}  "
+        f"[env: {variables}; default: {setting.default_text}]",
+    )
+
+
+def parsed_option(
+    flag: str, parse: Callable[[str], T], meaning: str, *, default: str | None = None
+) -> Decorator[F]:
+    """Return an option with a parser of settings.py; None when it is not given and has no default.
+
+    Errors read as those of `setting_option` do.
+    """
+
+    def read(context: click.Context, parameter: click.Parameter, text: str | None) -> T | None:
+        return None if text is None else settings.parse_or_refuse(parse, text, flag)
+
+    return click.option(flag, metavar="VALUE", callback=read, default=default, help=meaning)
+
+
+def _sentence(text: str) -> str:
+    return f"{text[0].upper()}{text[1:]}."
+
+
+# --- shared by several verbs ----------------------------------------------------------------------
+
+server_option: Decorator[Any] = setting_option(settings.SERVER_ADDRESS, "--server")
+bundle_root_option: Decorator[Any] = setting_option(settings.BUNDLE_ROOT, "--bundle-root")
+
+model_option: Decorator[Any] = click.option(
+    "--model", required=True, metavar="NAME", help="Model that the caches belong to."
+)
+kind_option: Decorator[Any] = click.option(
+    "--kind",
+    "kind_names",
+    multiple=True,
+    required=True,
+    metavar="KIND",
+    help="Cache kind; may be repeated. `all`: every kind whose root exists and is not empty.",
+)
+accelerator_option: Decorator[Any] = click.option(
+    "--accelerator",
+    default="",
+    metavar="FAMILY",
+    help="Accelerator family (cuda, xpu) that source and target must share; empty: any.",
+)
+
+
+def worker_rank_option(meaning: str, *, default: str | None = None) -> Decorator[F]:
+    """Return --worker-rank."""
+    return parsed_option(
+        "--worker-rank", settings.parse_integer(0, UINT32_MAX), meaning, default=default
+    )
+
+
+def node_rank_option(meaning: str, *, default: str | None = None) -> Decorator[F]:
+    """Return --node-rank."""
+    return parsed_option(
+        "--node-rank", settings.parse_integer(0, UINT32_MAX), meaning, default=default
+    )
+
+
+def _identity(
+    context: click.Context, parameter: click.Parameter, pairs: tuple[str, ...]
+) -> dict[str, str]:
+    stated: dict[str, str] = {}
+    for pair in pairs:
+        key, separator, value = pair.partition("=")
+        if not (separator and key.strip()):
+            raise ConfigurationError(
+                f"--identity is {pair!r}, but should be key=value",
+                hint="give for example --identity gpu_arch=sm90",
+            )
+        if stated.setdefault(key.strip(), value.strip()) != value.strip():
+            raise ConfigurationError(f"--identity states {key.strip()!r} twice, differently")
+    return stated
+
+
+_FRAMEWORKS = ("vllm", "sglang", "trt_llm")
+
+
+def identity_options(function: F) -> F:
+    """Add --identity and --framework; passes `stated`, the fields as the user states them."""
+    function = click.option(
+        "--framework",
+        type=click.Choice(_FRAMEWORKS),
+        help="Inference engine: identity field backend_framework.",
+    )(function)
+    return click.option(
+        "--identity",
+        "stated",
+        multiple=True,
+        metavar="KEY=VALUE",
+        callback=_identity,
+        help="State an identity field or extra parameter instead of what is found installed; "
+        "may be repeated.",
+    )(function)
+
+
+def _roots(
+    context: click.Context, parameter: click.Parameter, values: tuple[str, ...]
+) -> tuple[tuple[str, Path], ...]:
+    parsed = []
+    for value in values:
+        name, separator, path = value.partition("=")
+        if not separator or value.startswith(("/", ".", "~")):  # a path may hold "="
+            name, path = "", value
+        parsed.append((name, settings.parse_or_refuse(settings.parse_path, path, "--root")))
+    return tuple(parsed)
+
+
+root_option: Decorator[Any] = click.option(
+    "--root",
+    "stated_roots",
+    multiple=True,
+    metavar="[KIND[/ROOT]=]PATH",
+    callback=_roots,
+    help="Cache root of a kind instead of where its engine looks, or of its further root "
+    "(flashinfer/autotune=PATH); KIND= may be left out with a single --kind.",
+)
