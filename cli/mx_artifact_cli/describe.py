@@ -58,7 +58,5 @@ def skipped_lines(groups: Mapping[str, Mapping[str, Any]]) -> list[str]:
     lines = []
     for reason, group in groups.items():
         more = ", …" if group["count"] > len(group["examples"]) else ""
-        lines.append(
-            f"skipped {group['count']}: {reason} ({', '.join(group['examples'])}{more})"
-        )
+        lines.append(f"skipped {group['count']}: {reason} ({', '.join(group['examples'])}{more})")
     return lines

@@ -127,20 +127,24 @@ bundle_root_option: Decorator[Any] = setting_option(settings.BUNDLE_ROOT, "--bun
 model_option: Decorator[Any] = click.option(
     "--model", required=True, metavar="NAME", help="Model that the caches belong to."
 )
-kind_option: Decorator[Any] = click.option(
-    "--kind",
-    "kind_names",
-    multiple=True,
-    required=True,
-    metavar="KIND",
-    help="Cache kind; may be repeated. `all`: every kind whose root exists and is not empty.",
-)
 accelerator_option: Decorator[Any] = click.option(
     "--accelerator",
     default="",
     metavar="FAMILY",
     help="Accelerator family (cuda, xpu) that source and target must share; empty: any.",
 )
+
+
+def kind_option(meaning_of_all: str) -> Decorator[F]:
+    """Return --kind, which may be repeated."""
+    return click.option(
+        "--kind",
+        "kind_names",
+        multiple=True,
+        required=True,
+        metavar="KIND",
+        help=f"Cache kind, or `all`: {meaning_of_all}; may be repeated.",
+    )
 
 
 def worker_rank_option(meaning: str, *, default: str | None = None) -> Decorator[F]:
@@ -173,25 +177,20 @@ def _identity(
     return stated
 
 
-_FRAMEWORKS = ("vllm", "sglang", "trt_llm")
-
-
-def identity_options(function: F) -> F:
-    """Add --identity and --framework; passes `stated`, the fields as the user states them."""
-    function = click.option(
-        "--framework",
-        type=click.Choice(_FRAMEWORKS),
-        help="Inference engine: identity field backend_framework.",
-    )(function)
-    return click.option(
-        "--identity",
-        "stated",
-        multiple=True,
-        metavar="KEY=VALUE",
-        callback=_identity,
-        help="State an identity field or extra parameter instead of what is found installed; "
-        "may be repeated.",
-    )(function)
+identity_option: Decorator[Any] = click.option(
+    "--identity",
+    "stated",
+    multiple=True,
+    metavar="KEY=VALUE",
+    callback=_identity,
+    help="State an identity field or extra parameter instead of what is found installed; "
+    "may be repeated.",
+)
+framework_option: Decorator[Any] = click.option(
+    "--framework",
+    type=click.Choice(["vllm", "sglang", "trt_llm"]),
+    help="Inference engine: identity field backend_framework.",
+)
 
 
 def _roots(

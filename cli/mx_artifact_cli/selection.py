@@ -7,10 +7,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from mx_artifacts import settings
 from mx_artifacts.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from mx_artifacts.kinds.base import CacheKind
+    from mx_artifacts.kinds.identity import ProbedIdentity
 
 ALL = "all"
 
@@ -75,9 +77,26 @@ def _root_of(name: str, kinds: Sequence[CacheKind]) -> tuple[CacheKind, str]:
     )
 
 
-def present(selected: Sequence[Selected], environment: Mapping[str, str]) -> tuple[Selected, ...]:
-    """Return the kinds whose primary root exists and is not empty."""
-    return tuple(s for s in selected if _has_entries(s.roots(environment)[s.kind.roots[0].name]))
+def select_present(
+    names: Sequence[str], stated_roots: Sequence[tuple[str, Path]], environment: Mapping[str, str]
+) -> tuple[Selected, ...]:
+    """Select kinds to publish: `all` are those whose primary root exists and is not empty.
+
+    Raises:
+        ConfigurationError: as `select_kinds`, or `all` and there is none.
+    """
+    selected = select_kinds(names, stated_roots)
+    if ALL not in names:
+        return selected
+    primary = {s.kind.name: s.roots(environment)[s.kind.roots[0].name] for s in selected}
+    found = tuple(s for s in selected if _has_entries(primary[s.kind.name]))
+    if not found:
+        looked = ", ".join(f"{kind}: {path}" for kind, path in primary.items())
+        raise ConfigurationError(
+            f"no cache was found ({looked})",
+            hint="run the engine first, or state where a cache lies with --root KIND=PATH",
+        )
+    return found
 
 
 def _has_entries(root: Path) -> bool:
@@ -87,14 +106,17 @@ def _has_entries(root: Path) -> bool:
         return False
 
 
-def stated_identity(stated: Mapping[str, str], framework: str | None) -> dict[str, str]:
-    """Return the identity fields that the user states, --framework among them.
+def identify(
+    kind: CacheKind, model: str, stated: Mapping[str, str], framework: str | None
+) -> ProbedIdentity:
+    """Return the kind's identity on this node, what the user states before what is found.
 
     Raises:
-        ConfigurationError: --framework and --identity disagree.
+        ConfigurationError: a field cannot be determined, or --framework and --identity disagree.
     """
-    if framework is None:
-        return dict(stated)
-    if stated.get("backend_framework", framework) != framework:
+    from mx_artifacts.kinds.identity import probe_identity
+
+    overrides = dict(stated)
+    if framework is not None and overrides.setdefault("backend_framework", framework) != framework:
         raise ConfigurationError("--framework and --identity backend_framework=… disagree")
-    return {**stated, "backend_framework": framework}
+    return probe_identity(kind, model_name=model, overrides=overrides, env=settings.environment())

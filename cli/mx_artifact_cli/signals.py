@@ -25,17 +25,23 @@ def _handled(handlers: dict[signal.Signals, Handler]) -> Iterator[None]:
             signal.signal(number, handler)
 
 
-def _interrupt(number: int, frame: FrameType | None) -> None:
-    raise KeyboardInterrupt
-
-
 @contextmanager
 def interrupts() -> Iterator[None]:
     """Make both signals raise KeyboardInterrupt, so that everything is unwound in order.
 
     SIGINT too, which a shell sets to "ignore" for a job that it starts in the background.
+    Only a further SIGINT interrupts the unwinding.
     """
-    with _handled({signal.SIGINT: _interrupt, signal.SIGTERM: _interrupt}):
+    unwinding = False
+
+    def on_signal(number: int, frame: FrameType | None) -> None:
+        nonlocal unwinding
+        if unwinding and number == signal.SIGTERM:
+            return
+        unwinding = True
+        raise KeyboardInterrupt
+
+    with _handled({signal.SIGINT: on_signal, signal.SIGTERM: on_signal}):
         yield
 
 
