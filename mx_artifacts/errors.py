@@ -30,18 +30,26 @@ from enum import IntEnum
 class ExitCode(IntEnum):
     """The exit codes of `mx-artifact`, documented in docs/operations/exit-codes.md."""
 
-    OK = 0
-    UNEXPECTED = 1
-    USAGE = 2
-    PARTIAL = 3
-    NO_SOURCE = 10
-    LOCKED = 11
-    INTEGRITY = 12
-    INCOMPATIBLE = 13
-    UNREACHABLE = 14
-    TRANSPORT = 15
-    NO_SPACE = 16
-    INTERRUPTED = 130
+    meaning: str
+
+    def __new__(cls, value: int, meaning: str) -> ExitCode:
+        code = int.__new__(cls, value)
+        code._value_ = value
+        code.meaning = meaning
+        return code
+
+    OK = 0, "done"
+    UNEXPECTED = 1, "an error without a code of its own, or one that should not happen"
+    USAGE = 2, "a flag, argument or variable makes no sense"
+    PARTIAL = 3, "several cache kinds were named; some are done, some failed"
+    NO_SOURCE = 10, "nobody serves what was asked for"
+    LOCKED = 11, "another process installs into the same root"
+    INTEGRITY = 12, "bytes or tables are damaged or hostile; nothing was installed"
+    INCOMPATIBLE = 13, "there are sources, but none fits this node"
+    UNREACHABLE = 14, "the central server, its backend or a source does not answer properly"
+    TRANSPORT = 15, "the data plane is not available or failed"
+    NO_SPACE = 16, "a file system is full, or would become so; the roots are as they were"
+    INTERRUPTED = 130, "ended by SIGINT or SIGTERM before it was done"
 
 
 class MxArtifactsError(Exception):

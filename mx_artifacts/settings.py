@@ -286,7 +286,8 @@ CHUNK_SIZE = _setting(
     "MX_ARTIFACT_TRANSFER_CHUNK_SIZE",
     DEFAULT_CHUNK_SIZE_BYTES,
     parse_chunk_size,
-    "manifest chunk size [bytes], at most 4 GiB; invalid: warning and the default",
+    "manifest chunk size [bytes], at most 4 GiB; invalid in the environment: a warning and the "
+    "default",
     lenient=True,
     default_text="64 MiB",
 )

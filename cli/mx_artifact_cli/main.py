@@ -39,8 +39,17 @@ class LazyGroup(VerbGroup):
         return command
 
 
+HELP_WIDTH = 100
+"""Columns, where the terminal has them."""
+
+
 @click.group(
-    cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"], "show_default": True}
+    cls=LazyGroup,
+    context_settings={
+        "help_option_names": ["-h", "--help"],
+        "show_default": True,
+        "max_content_width": HELP_WIDTH,
+    },
 )
 @click.version_option(__version__, message="%(prog)s %(version)s")
 def cli() -> None:

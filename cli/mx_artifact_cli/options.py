@@ -85,20 +85,25 @@ class VerbGroup(click.Group):
 # --- parsed values --------------------------------------------------------------------------------
 
 
-def setting_option(setting: Setting[T], flag: str, *, meaning: str = "") -> Decorator[F]:
+class SettingOption(click.Option):
+    """Overrides a setting: its value is the flag's, else the environment's, else the default."""
+
+    def __init__(self, declarations: Sequence[str], *, setting: Setting[Any], **attrs: Any) -> None:
+        variables = ", ".join(setting.names)
+        super().__init__(
+            declarations,
+            metavar="VALUE",
+            callback=lambda context, parameter, text: setting.read(text, flag_name=self.opts[0]),
+            help=f"{setting.meaning[0].upper()}{setting.meaning[1:]}.  "
+            f"[env: {variables}; default: {setting.default_text}]",
+            **attrs,
+        )
+        self.setting = setting
+
+
+def setting_option(setting: Setting[Any], flag: str) -> Decorator[F]:
     """Return an option that overrides `setting`; its value is parsed and never None."""
-
-    def read(context: click.Context, parameter: click.Parameter, text: str | None) -> T:
-        return setting.read(text, flag_name=flag)
-
-    variables = ", ".join(setting.names)
-    return click.option(
-        flag,
-        metavar="VALUE",
-        callback=read,
-        help=f"{meaning or _sentence(setting.meaning)}  "
-        f"[env: {variables}; default: {setting.default_text}]",
-    )
+    return click.option(flag, cls=SettingOption, setting=setting)
 
 
 def parsed_option(
@@ -115,10 +120,6 @@ def parsed_option(
     return click.option(flag, metavar="VALUE", callback=read, default=default, help=meaning)
 
 
-def _sentence(text: str) -> str:
-    return f"{text[0].upper()}{text[1:]}."
-
-
 # --- shared by several verbs ----------------------------------------------------------------------
 
 server_option: Decorator[Any] = setting_option(settings.SERVER_ADDRESS, "--server")
@@ -130,6 +131,7 @@ model_option: Decorator[Any] = click.option(
 accelerator_option: Decorator[Any] = click.option(
     "--accelerator",
     default="",
+    show_default=False,
     metavar="FAMILY",
     help="Accelerator family (cuda, xpu) that source and target must share; empty: any.",
 )

@@ -15,6 +15,7 @@ import json
 import sys
 import threading
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import fields, is_dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
@@ -63,6 +64,17 @@ def error_object(error: MxArtifactsError) -> dict[str, Any]:
     return described
 
 
+def _plain(value: object) -> object:
+    """Turn what JSON does not know, such as a library value in an event, into what it does."""
+    if is_dataclass(value) and not isinstance(value, type):
+        return {f.name: getattr(value, f.name) for f in fields(value)}
+    if isinstance(value, Mapping):
+        return dict(value)
+    if isinstance(value, MxArtifactsError):
+        return error_object(value)
+    return str(value)
+
+
 class Output:
     """Writes in one format. Thread-safe, since events come from any thread.
 
@@ -102,16 +114,16 @@ class Output:
         with self._lock:
             console.print(table)
 
-    def record(self, event: str, fields: Mapping[str, object]) -> None:
+    def record(self, event: str, data: Mapping[str, object]) -> None:
         """Write one record for programs that follow along (jsonl)."""
         if self.format is Format.JSONL:
-            self._write(json.dumps({"event": event, **fields}, default=str))
+            self._write(json.dumps({"event": event, **data}, default=_plain))
 
-    def result(self, fields: Mapping[str, object]) -> None:
+    def result(self, data: Mapping[str, object]) -> None:
         """Write the command's result for programs: json's one object, jsonl's last."""
         if self.format is Format.JSON:
-            self._write(json.dumps(fields, default=str, indent=2))
-        self.record("result", fields)
+            self._write(json.dumps(data, default=_plain, indent=2))
+        self.record("result", data)
 
     def forward(self, event: Event) -> None:
         """Write a library event as a record; an EventSink, so it never raises."""
@@ -139,7 +151,7 @@ class Output:
     def failure(self, described: Mapping[str, Any]) -> None:
         """Write an error that is already described as `error_object` does it."""
         if self.format in (Format.JSON, Format.JSONL):
-            self._say(json.dumps(described, default=str))
+            self._say(json.dumps(described, default=_plain))
             return
         self._say(f"error: {described['message']}")
         for source, reason in described.get("reasons", {}).items():

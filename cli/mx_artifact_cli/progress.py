@@ -1,9 +1,10 @@
 """Shows the library's transfer events: a bar on a terminal, plain lines elsewhere.
 
-Events that count, by their name (transfer/engine.py sends them):
+Events that count, by their name:
 
+    discover.waiting   error (why there is nothing yet), again and again
     transfer.started   total_bytes
-    transfer.chunk     length_bytes, for each chunk that was received and verified
+    transfer.chunk     length_bytes, for each chunk that was received and verified; any thread
     transfer.finished
 """
 
@@ -36,9 +37,25 @@ def progress(output: Output, *, clock: Clock = SYSTEM_CLOCK) -> Iterator[EventSi
         yield drop
     elif sys.stderr.isatty():
         with _bar(output) as bar:
-            yield ProgressBar(bar)
+            yield _with_waiting(output, ProgressBar(bar))
     else:
-        yield ProgressLines(output, clock)
+        yield _with_waiting(output, ProgressLines(output, clock))
+
+
+def _with_waiting(output: Output, sink: EventSink) -> EventSink:
+    """Return `sink` with a line whenever the reason to wait is another one than before."""
+    said: set[str] = set()
+
+    def watch(event: Event) -> None:
+        if event.name == "discover.waiting":
+            reason = str(event.fields["error"])
+            if reason not in said:
+                said.add(reason)
+                output.note(f"waiting: {reason}")
+        else:
+            sink(event)
+
+    return watch
 
 
 def _bar(output: Output) -> Progress:
