@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import socket
 import uuid
+from contextlib import AbstractContextManager, closing
 from typing import TYPE_CHECKING
 
 from mx_artifacts import settings
@@ -14,11 +15,11 @@ if TYPE_CHECKING:
     from mx_artifacts.transport.base import Transport
 
 
-def open_client(server: str) -> CentralClient:
+def open_client(server: str) -> AbstractContextManager[CentralClient]:
     """Return a client of the central server at `server` (host:port); it connects on first use."""
     from mx_artifacts.client.central import CentralClient
 
-    return CentralClient(server, timeout_seconds=settings.SOURCE_QUERY_TIMEOUT.read())
+    return closing(CentralClient(server, timeout_seconds=settings.SOURCE_QUERY_TIMEOUT.read()))
 
 
 def open_transport() -> Transport:

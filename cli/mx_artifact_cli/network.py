@@ -1,19 +1,10 @@
-"""Which address of this node others can use, and who can reach it."""
+"""Which address of this node others can use."""
 
 from __future__ import annotations
 
-import ipaddress
 import socket
 
 from mx_artifacts.errors import ConfigurationError
-
-
-def is_loopback(host: str) -> bool:
-    """Tell whether only processes of this machine can reach a listener on `host`."""
-    try:
-        return ipaddress.ip_address(host.strip("[]")).is_loopback
-    except ValueError:
-        return host == "localhost"
 
 
 def host_towards(address: str) -> str:

@@ -133,7 +133,7 @@ accelerator_option: Decorator[Any] = click.option(
     default="",
     show_default=False,
     metavar="FAMILY",
-    help="Accelerator family (cuda, xpu) that source and target must share; empty: any.",
+    help="Accelerator family (cuda, rocm, xpu, cpu) that source and target share; default: found out.",
 )
 
 

@@ -50,7 +50,7 @@ def select_kinds(
             )
         kinds = list(all_kinds())
     else:
-        kinds = [get_kind(name) for name in unique]
+        kinds = list(dict.fromkeys(map(get_kind, unique)))
     roots: dict[str, dict[str, Path]] = {kind.name: {} for kind in kinds}
     for name, path in stated_roots:
         kind, root = _root_of(name, kinds)

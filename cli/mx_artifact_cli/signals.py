@@ -6,7 +6,6 @@ Both functions may be called from the main thread only.
 from __future__ import annotations
 
 import signal
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
@@ -46,14 +45,20 @@ def interrupts() -> Iterator[None]:
 
 
 @contextmanager
-def stop_requests() -> Iterator[threading.Event]:
-    """Yield an event that either signal sets; a second SIGINT interrupts what takes too long."""
-    stop = threading.Event()
+def on_stop_request(stop: Callable[[], object]) -> Iterator[None]:
+    """Let either signal call `stop`; a second SIGINT interrupts a stop that takes too long.
 
-    def on_sigint(number: int, frame: FrameType | None) -> None:
-        if stop.is_set():
+    `stop` runs in the middle of anything the main thread does, so it must take no lock.
+    """
+    requested = False
+
+    def on_signal(number: int, frame: FrameType | None) -> None:
+        nonlocal requested
+        if not requested:
+            requested = True
+            stop()
+        elif number == signal.SIGINT:
             raise KeyboardInterrupt
-        stop.set()
 
-    with _handled({signal.SIGINT: on_sigint, signal.SIGTERM: lambda number, frame: stop.set()}):
-        yield stop
+    with _handled({signal.SIGINT: on_signal, signal.SIGTERM: on_signal}):
+        yield

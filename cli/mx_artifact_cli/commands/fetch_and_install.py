@@ -76,9 +76,9 @@ def command(
     reader of the cache sees the old state or the new, never a mixture. Where several kinds are
     named and some fail, the exit code is 3.
     """
-    from mx_artifacts.fetcher import ArtifactFetcher
-
     selected = select_kinds(kind_names, stated_roots)
+    from mx_artifacts.fetcher import ArtifactFetcher  # after what needs no such import
+
     done: list[dict[str, Any]] = []
     failures: dict[str, MxArtifactsError] = {}
     with (
@@ -94,15 +94,16 @@ def command(
         for each in selected:
             try:
                 probed = identify(each.kind, model, stated, framework)
+                wanted = _wanted(fetching, probed.accelerator)
                 if dry_run:
-                    sources = fetcher.discover(probed.identity, _wanted(fetching))
+                    sources = fetcher.discover(probed.identity, wanted)
                     done.append(_show_plan(output, each, probed, sources))
                 else:
                     fetched = fetcher.fetch_and_install(
                         each.kind,
                         probed.identity,
                         each.stated_roots,
-                        wanted=_wanted(fetching),
+                        wanted=wanted,
                         replace=replace,
                     )
                     done.append(_show_fetched(output, probed, fetched))
@@ -136,17 +137,17 @@ def _settings(fetching: Mapping[str, Any]) -> FetcherSettings:
         max_inflight_chunks=settings.SLOTS.read(),
         lock_timeout_seconds=fetching["lock_timeout"],
         selector=settings.SOURCE_SELECTOR.read(),
-        accelerator=fetching["accelerator"],
     )
 
 
-def _wanted(fetching: Mapping[str, Any]) -> SourceWanted:
+def _wanted(fetching: Mapping[str, Any], probed_accelerator: str) -> SourceWanted:
     from mx_artifacts.fetcher import SourceWanted
 
     return SourceWanted(
         worker_rank=fetching["worker_rank"],
         node_rank=fetching["node_rank"],
         artifact_id=fetching["artifact_id"] or "",
+        accelerator=fetching["accelerator"] or probed_accelerator,
         wait_seconds=fetching["wait"] or 0.0,
     )
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -12,12 +13,12 @@ import click
 from mx_artifact_cli import options
 from mx_artifact_cli.connect import open_client, open_transport
 from mx_artifact_cli.describe import identity_facts, identity_object, skipped_groups, skipped_lines
-from mx_artifact_cli.network import host_towards, is_loopback
+from mx_artifact_cli.network import host_towards
 from mx_artifact_cli.options import Verb, setting_option
 from mx_artifact_cli.output import Output, error_object
 from mx_artifact_cli.progress import progress
 from mx_artifact_cli.selection import Selected, identify, select_present
-from mx_artifact_cli.signals import stop_requests
+from mx_artifact_cli.signals import on_stop_request
 from mx_artifact_cli.text import count_of, format_bytes
 from mx_artifacts import settings
 from mx_artifacts.core.sources import PodIdentity
@@ -52,6 +53,7 @@ def command(
     framework: str | None,
     stated_roots: Sequence[tuple[str, Path]],
     server: str,
+    accelerator: str,
     **serving: Any,
 ) -> None:
     """Publish caches of this node and serve them.
@@ -60,10 +62,10 @@ def command(
     SIGTERM; then marks them stale and releases everything. Where several kinds are named and some
     fail, the others are served and the exit code is 3.
     """
-    from mx_artifacts.publisher import ArtifactPublisher
-
     output: Output = context.obj
     selected = select_present(kind_names, stated_roots, settings.environment())
+    from mx_artifacts.publisher import ArtifactPublisher  # after what needs no such import
+
     serving["host"] = serving["host"] or host_towards(server)
     with contextlib.ExitStack() as resources:
         client = resources.enter_context(open_client(server))
@@ -82,17 +84,18 @@ def command(
         failures: dict[str, MxArtifactsError] = {}
         for each in selected:
             try:
-                identity = identify(each.kind, model, stated, framework)
-                published.append(_publish(output, publisher, each, identity))
+                probed = identify(each.kind, model, stated, framework)
+                published.append(_publish(output, publisher, each, probed, accelerator))
             except MxArtifactsError as error:
                 if len(selected) == 1:
                     raise
                 failures[each.kind.name] = error
         if failures and not published:
             raise KindsFailedError(failures, total=len(selected))
-        with stop_requests() as stop:
+        stop: SimpleQueue[None] = SimpleQueue()  # takes no lock, as a signal handler needs it
+        with on_stop_request(lambda: stop.put(None)):
             _announce(output, server, serving["host"], published, failures, len(selected))
-            stop.wait()
+            stop.get()
             output.note("stopping: marking sources stale")
             resources.close()  # here, where a second SIGTERM cannot interrupt it
     context.exit(ExitCode.PARTIAL if failures else ExitCode.OK)
@@ -111,7 +114,6 @@ def _settings(context: click.Context, serving: Mapping[str, Any]) -> PublisherSe
         strict_port=by_flag or settings.WORKER_GRPC_PORT.stated() is not None,
         worker_rank=serving["worker_rank"],
         node_rank=serving["node_rank"],
-        accelerator=serving["accelerator"],
         chunk_size_bytes=serving["chunk_size"],
         lease_ttl_seconds=settings.LEASE_TTL.read(),
         limits=ServingLimits(
@@ -128,11 +130,20 @@ def _settings(context: click.Context, serving: Mapping[str, Any]) -> PublisherSe
 
 
 def _publish(
-    output: Output, publisher: ArtifactPublisher, selected: Selected, probed: ProbedIdentity
+    output: Output,
+    publisher: ArtifactPublisher,
+    selected: Selected,
+    probed: ProbedIdentity,
+    accelerator: str,
 ) -> dict[str, Any]:
     kind = selected.kind
     output.note(f"sealing {kind.name}")
-    published = publisher.publish(kind, probed.identity, selected.stated_roots)
+    published = publisher.publish(
+        kind,
+        probed.identity,
+        selected.stated_roots,
+        accelerator=accelerator or probed.accelerator,
+    )
     output.line(f"{kind.name}: {kind.title}")
     output.facts(identity_facts(probed.identity, probed.origins), indent="  identity  ")
     described = _described(published, probed)
@@ -188,6 +199,8 @@ def _announce(
     total: int,
 ) -> None:
     """Say that everything is served; programs take this as the signal that it is."""
+    from mx_artifacts.server.listen import is_loopback
+
     if failures:
         output.error(KindsFailedError(failures, total=total))
     if not is_loopback(host):

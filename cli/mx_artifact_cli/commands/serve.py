@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import ipaddress
+import asyncio
 
 import click
 
 from mx_artifact_cli.options import Verb, parsed_option, setting_option
 from mx_artifact_cli.output import Output
+from mx_artifact_cli.signals import on_stop_request
 from mx_artifacts import settings
 from mx_artifacts.settings import parse_integer, parse_text
 
@@ -38,22 +39,32 @@ def command(
 
     It prints its address when it is ready and runs until SIGINT or SIGTERM.
     """
-    if not is_loopback(host):
-        output.warn(
-            f"listening on {host}: anyone who reaches it can list and publish sources, "
-            "without authentication"
-        )
+    from mx_artifacts.server.app import ServerConfig, serve
+
+    config = ServerConfig(
+        host=host,
+        port=port,
+        backend_url=_backend_url(backend),
+        heartbeat_timeout_seconds=heartbeat_timeout,
+        gc_timeout_seconds=gc_timeout,
+        reaper_scan_interval_seconds=reaper_interval,
+    )
+
+    def on_ready(address: str) -> None:
+        output.line(address)
+        output.result({"address": address})
+        output.note("serving until SIGINT or SIGTERM")
+
+    async def run() -> None:
+        stop = asyncio.Event()
+        loop = asyncio.get_running_loop()
+        with on_stop_request(lambda: loop.call_soon_threadsafe(stop.set)):
+            await serve(config, on_ready=on_ready, stop=stop)
+
+    asyncio.run(run())
 
 
-def is_loopback(host: str) -> bool:
-    """Tell whether only processes of this machine can reach a listener on `host`."""
-    try:
-        return ipaddress.ip_address(host.strip("[]")).is_loopback
-    except ValueError:
-        return host == "localhost"
-
-
-def backend_url(backend: str) -> str:
+def _backend_url(backend: str) -> str:
     """Return the backend's URL; `redis` alone takes its address from the Redis variables."""
     if backend != "redis":
         return backend

@@ -131,8 +131,8 @@ def workers_of(
     if worker_id is not None:
         stored = client.get_metadata(source_id, worker_id)
         workers = [stored] if stored else []
-    else:  # the wire has no filter by source id
-        workers = list(_stored(client, SourceQuery(), source_id))
+    else:
+        workers = list(_stored(client, SourceQuery(mx_source_id=source_id)))
     if not workers:
         of_worker = f" worker {worker_id}" if worker_id else ""
         raise RecordNotFoundError(
@@ -142,15 +142,12 @@ def workers_of(
     return workers
 
 
-def _stored(
-    client: CentralClient, query: SourceQuery, source_id: str | None = None
-) -> Iterator[StoredWorker]:
+def _stored(client: CentralClient, query: SourceQuery) -> Iterator[StoredWorker]:
     """Yield the records behind a listing; one that is gone meanwhile is left out."""
     for ref in client.list_sources(query):
-        if source_id in (None, ref.mx_source_id):
-            stored = client.get_metadata(ref.mx_source_id, ref.worker_id)
-            if stored is not None:
-                yield stored
+        stored = client.get_metadata(ref.mx_source_id, ref.worker_id)
+        if stored is not None:
+            yield stored
 
 
 def source_object(stored: StoredWorker) -> dict[str, Any]:
