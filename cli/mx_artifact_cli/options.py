@@ -14,8 +14,7 @@ from mx_artifacts.errors import ConfigurationError
 from mx_artifacts.settings import Setting
 
 T = TypeVar("T")
-F = TypeVar("F", bound=Callable[..., Any])
-Decorator = Callable[[F], F]
+Decorator = Callable[[Any], Any]
 
 UINT32_MAX = 2**32 - 1
 """Ranks are uint32 on the wire."""
@@ -78,7 +77,8 @@ class VerbGroup(click.Group):
     command_class = Verb
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, no_args_is_help=False, **kwargs)
+        super().__init__(*args, **kwargs)
+        self.no_args_is_help = False  # a missing command is an error like others
         self.params.extend(_everywhere())
 
 
@@ -101,14 +101,14 @@ class SettingOption(click.Option):
         self.setting = setting
 
 
-def setting_option(setting: Setting[Any], flag: str) -> Decorator[F]:
+def setting_option(setting: Setting[Any], flag: str) -> Decorator:
     """Return an option that overrides `setting`; its value is parsed and never None."""
     return click.option(flag, cls=SettingOption, setting=setting)
 
 
 def parsed_option(
     flag: str, parse: Callable[[str], T], meaning: str, *, default: str | None = None
-) -> Decorator[F]:
+) -> Decorator:
     """Return an option with a parser of settings.py; None when it is not given and has no default.
 
     Errors read as those of `setting_option` do.
@@ -122,22 +122,23 @@ def parsed_option(
 
 # --- shared by several verbs ----------------------------------------------------------------------
 
-server_option: Decorator[Any] = setting_option(settings.SERVER_ADDRESS, "--server")
-bundle_root_option: Decorator[Any] = setting_option(settings.BUNDLE_ROOT, "--bundle-root")
+server_option: Decorator = setting_option(settings.SERVER_ADDRESS, "--server")
+bundle_root_option: Decorator = setting_option(settings.BUNDLE_ROOT, "--bundle-root")
 
-model_option: Decorator[Any] = click.option(
+model_option: Decorator = click.option(
     "--model", required=True, metavar="NAME", help="Model that the caches belong to."
 )
-accelerator_option: Decorator[Any] = click.option(
+accelerator_option: Decorator = click.option(
     "--accelerator",
     default="",
     show_default=False,
     metavar="FAMILY",
-    help="Accelerator family (cuda, rocm, xpu, cpu) that source and target share; default: found out.",
+    help="Accelerator family (cuda, rocm, xpu, cpu) that source and target share.  "
+    "[default: found out]",
 )
 
 
-def kind_option(meaning_of_all: str) -> Decorator[F]:
+def kind_option(meaning_of_all: str) -> Decorator:
     """Return --kind, which may be repeated."""
     return click.option(
         "--kind",
@@ -149,14 +150,14 @@ def kind_option(meaning_of_all: str) -> Decorator[F]:
     )
 
 
-def worker_rank_option(meaning: str, *, default: str | None = None) -> Decorator[F]:
+def worker_rank_option(meaning: str, *, default: str | None = None) -> Decorator:
     """Return --worker-rank."""
     return parsed_option(
         "--worker-rank", settings.parse_integer(0, UINT32_MAX), meaning, default=default
     )
 
 
-def node_rank_option(meaning: str, *, default: str | None = None) -> Decorator[F]:
+def node_rank_option(meaning: str, *, default: str | None = None) -> Decorator:
     """Return --node-rank."""
     return parsed_option(
         "--node-rank", settings.parse_integer(0, UINT32_MAX), meaning, default=default
@@ -179,7 +180,7 @@ def _identity(
     return stated
 
 
-identity_option: Decorator[Any] = click.option(
+identity_option: Decorator = click.option(
     "--identity",
     "stated",
     multiple=True,
@@ -188,7 +189,7 @@ identity_option: Decorator[Any] = click.option(
     help="State an identity field or extra parameter instead of what is found installed; "
     "may be repeated.",
 )
-framework_option: Decorator[Any] = click.option(
+framework_option: Decorator = click.option(
     "--framework",
     type=click.Choice(["vllm", "sglang", "trt_llm"]),
     help="Inference engine: identity field backend_framework.",
@@ -207,7 +208,7 @@ def _roots(
     return tuple(parsed)
 
 
-root_option: Decorator[Any] = click.option(
+root_option: Decorator = click.option(
     "--root",
     "stated_roots",
     multiple=True,

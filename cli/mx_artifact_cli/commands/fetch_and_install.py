@@ -60,6 +60,7 @@ if TYPE_CHECKING:
 @click.pass_obj
 def command(
     output: Output,
+    /,
     kind_names: tuple[str, ...],
     model: str,
     stated: Mapping[str, str],

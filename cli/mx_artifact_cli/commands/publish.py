@@ -47,6 +47,7 @@ if TYPE_CHECKING:
 @click.pass_context
 def command(
     context: click.Context,
+    /,
     kind_names: tuple[str, ...],
     model: str,
     stated: Mapping[str, str],

@@ -62,7 +62,7 @@ def list_command(
         limit=limit if source_type is None else None,
     )
     with open_client(server) as client:
-        workers = []
+        workers: list[StoredWorker] = []
         for stored in _stored(client, query):
             if len(workers) < limit and source_type in (None, stored.identity.mx_source_type):
                 workers.append(stored)
