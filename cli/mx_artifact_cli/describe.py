@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable, Mapping
 from enum import IntEnum
 from itertools import islice
@@ -12,6 +13,7 @@ from mx_artifacts.core.identity import SourceIdentity
 if TYPE_CHECKING:
     from mx_artifacts.bundle.tree import Skipped
 
+MAX_VALUE_LENGTH = 80
 EXAMPLES = 3
 """Names shown for each reason why files were skipped."""
 
@@ -37,9 +39,19 @@ def identity_facts(
     described = identity_object(identity)
     described.update(described.pop("extra_parameters", {}))
     return {
-        name: f"{value}  ({origins[name]})" if origins and name in origins else str(value)
+        name: f"{_short(str(value))}  ({origins[name]})"
+        if origins and name in origins
+        else _short(str(value))
         for name, value in described.items()
     }
+
+
+def _short(value: str) -> str:
+    """Shorten a value that fills a screen (triton_key) so that two can still be compared."""
+    if len(value) <= MAX_VALUE_LENGTH:
+        return value
+    digest = hashlib.sha256(value.encode()).hexdigest()
+    return f"{value[:24]}… ({len(value)} characters, SHA-256 {digest[:16]})"
 
 
 def skipped_groups(skipped: Iterable[Skipped]) -> dict[str, dict[str, Any]]:

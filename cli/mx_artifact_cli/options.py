@@ -138,11 +138,23 @@ accelerator_option: Decorator = click.option(
 )
 
 
+class KindOption(click.Option):
+    """Lists the kinds in its help; they are imported only for that."""
+
+    def get_help_record(self, ctx: click.Context) -> tuple[str, str] | None:
+        from mx_artifacts.kinds.registry import all_kinds
+
+        record = super().get_help_record(ctx)
+        names = ", ".join(kind.name for kind in all_kinds())
+        return record and (record[0], f"{record[1]}  [kinds: {names}]")
+
+
 def kind_option(meaning_of_all: str) -> Decorator:
     """Return --kind, which may be repeated."""
     return click.option(
         "--kind",
         "kind_names",
+        cls=KindOption,
         multiple=True,
         required=True,
         metavar="KIND",

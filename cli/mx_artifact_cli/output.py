@@ -155,7 +155,8 @@ class Output:
             return
         self._say(f"error: {described['message']}")
         for source, reason in described.get("reasons", {}).items():
-            self._say(f"  {source}: {reason}")
+            if reason not in described["message"]:
+                self._say(f"  {source}: {reason}")
         for attempt in described.get("attempts", ()):
             self._say(f"  {attempt['source']}: {attempt['error']['message']}")
         for kind, cause in described.get("failures", {}).items():

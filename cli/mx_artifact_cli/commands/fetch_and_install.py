@@ -195,7 +195,8 @@ def _show_plan(
 def _show_fetched(output: Output, probed: ProbedIdentity, fetched: Fetched) -> dict[str, Any]:
     report = fetched.report
     rate = fetched.total_bytes / max(fetched.transfer_seconds, 1e-9)
-    output.line(f"{fetched.kind}: installed")
+    outcome = "all of it was here already" if report.unchanged else "installed"
+    output.line(f"{fetched.kind}: {outcome}")
     output.facts(
         {
             "from": f"{fetched.source.worker_grpc_endpoint} (worker {fetched.source.worker_id})",

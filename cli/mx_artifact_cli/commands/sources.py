@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -11,7 +12,7 @@ from mx_artifact_cli.connect import open_client
 from mx_artifact_cli.describe import identity_facts, identity_object
 from mx_artifact_cli.options import VerbGroup, parsed_option
 from mx_artifact_cli.output import Output
-from mx_artifact_cli.text import format_bytes, format_seconds
+from mx_artifact_cli.text import count_of, format_bytes, format_seconds
 from mx_artifacts.clock import SYSTEM_CLOCK
 from mx_artifacts.core.identity import SourceType
 from mx_artifacts.core.sources import SourceQuery, SourceStatus, StoredWorker
@@ -30,7 +31,13 @@ def command() -> None:
 
 
 @command.command("list")
-@click.option("--kind", "kind_name", metavar="KIND", help="Only sources of this cache kind.")
+@click.option(
+    "--kind",
+    "kind_name",
+    cls=options.KindOption,
+    metavar="KIND",
+    help="Only sources of this cache kind.",
+)
 @click.option("--model", metavar="NAME", help="Only sources of this model.")
 @click.option(
     "--status",
@@ -61,31 +68,38 @@ def list_command(
         # The server cannot filter by kind alone, so then the limit is ours to apply.
         limit=limit if source_type is None else None,
     )
+    workers: list[StoredWorker] = []
     with open_client(server) as client:
-        workers: list[StoredWorker] = []
-        for stored in _stored(client, query):
-            if len(workers) < limit and source_type in (None, stored.identity.mx_source_type):
-                workers.append(stored)
-                output.record("source", source_object(stored))
-    output.table(
-        ("source", "worker", "rank", "kind", "model", "status", "seen", "size", "endpoint"),
-        [
-            (
-                stored.mx_source_id,
-                stored.worker_id,
-                stored.record.worker_rank,
-                _kind_name(stored.identity.mx_source_type),
-                stored.identity.model_name,
-                stored.record.status.name.lower(),
-                _seen(stored),
-                format_bytes(stored.record.artifact.total_size) if stored.record.artifact else "",
-                stored.record.worker_grpc_endpoint,
-            )
-            for stored in workers
-        ],
-    )
-    output.note(f"{len(workers)} at {server}")
+        found = (
+            stored
+            for stored in _stored(client, query)
+            if source_type in (None, stored.identity.mx_source_type)
+        )
+        for stored in islice(found, limit):
+            workers.append(stored)
+            output.record("source", source_object(stored))
+    if workers:
+        output.table(
+            ("source", "worker", "rank", "kind", "model", "status", "seen", "size", "endpoint"),
+            map(_row, workers),
+        )
+    output.note(f"{count_of(len(workers), 'source')} at {server}")
     output.result({"server": server, "sources": [source_object(stored) for stored in workers]})
+
+
+def _row(stored: StoredWorker) -> tuple[object, ...]:
+    record = stored.record
+    return (
+        stored.mx_source_id,
+        stored.worker_id,
+        record.worker_rank,
+        _kind_name(stored.identity.mx_source_type),
+        stored.identity.model_name,
+        record.status.name.lower(),
+        _seen(stored),
+        format_bytes(record.artifact.total_size) if record.artifact else "",
+        record.worker_grpc_endpoint,
+    )
 
 
 @command.command("show")
@@ -110,8 +124,9 @@ def show_command(output: Output, source_id: str, worker_id: str | None, server: 
         if artifact:
             facts["artifact"] = artifact.artifact_id
             facts["size"] = (
-                f"{format_bytes(artifact.total_size)}, {artifact.file_count} bundles, "
-                f"{artifact.chunk_count} chunks"
+                f"{format_bytes(artifact.total_size)}, "
+                f"{count_of(artifact.file_count, 'bundle')}, "
+                f"{count_of(artifact.chunk_count, 'chunk')}"
             )
             facts["node rank"] = artifact.node_rank
         output.line(f"worker {stored.worker_id}")
