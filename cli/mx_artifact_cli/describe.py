@@ -8,10 +8,9 @@ from enum import IntEnum
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from mx_artifacts.core.identity import SourceIdentity
-
 if TYPE_CHECKING:
     from mx_artifacts.bundle.tree import Skipped
+    from mx_artifacts.core.identity import SourceIdentity
 
 MAX_VALUE_LENGTH = 80
 EXAMPLES = 3

@@ -21,12 +21,20 @@ from mx_artifact_cli.signals import interrupts
 from mx_artifacts import __version__
 from mx_artifacts.errors import ExitCode, MxArtifactsError
 
-VERBS = ("serve", "publish", "fetch-and-install", "sources", "inspect", "demo")
-"""Each is `command` in the module of that name in commands/."""
+VERBS = {
+    "serve": "Run the central server, which knows who serves what.",
+    "publish": "Publish caches of this node and serve them.",
+    "fetch-and-install": "Fetch caches from a warm node and install them here.",
+    "sources": "Show the sources that the central server knows.",
+    "inspect": "Show the members of a BUNDLE file, or the manifest of what a source serves.",
+    "demo": "Compile on one node, run without compiling on another.",
+}
+"""Each is `command` in the module of that name in commands/; a test compares the first line of its
+help with the one here, which saves the list of verbs from importing them all."""
 
 
 class LazyGroup(VerbGroup):
-    """Imports a verb's module when the verb, or the list of verbs, is asked for."""
+    """Imports a verb's module when the verb is asked for."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(VERBS)
@@ -37,6 +45,10 @@ class LazyGroup(VerbGroup):
         module = import_module(f"mx_artifact_cli.commands.{name.replace('-', '_')}")
         command: click.Command = module.command
         return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl(list(VERBS.items()))
 
 
 HELP_WIDTH = 100

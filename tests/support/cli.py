@@ -59,6 +59,6 @@ def add_verb(monkeypatch: pytest.MonkeyPatch, name: str, body: Callable[[Output]
     def command(output: Output) -> None:
         body(output)
 
-    monkeypatch.setattr(entry, "VERBS", (*entry.VERBS, name))
+    monkeypatch.setattr(entry, "VERBS", {**entry.VERBS, name: "The test's own."})
     module = SimpleNamespace(command=command)
     monkeypatch.setitem(sys.modules, f"mx_artifact_cli.commands.{name}", module)  # type: ignore[arg-type]

@@ -7,7 +7,9 @@ import sys
 
 import pytest
 
-HEAVY = ("torch", "nixl", "grpc", "numpy", "google", "rich", "triton", "redis")
+from mx_artifact_cli.main import VERBS, cli
+
+HEAVY = ("asyncio", "torch", "nixl", "grpc", "numpy", "google", "rich", "triton", "redis")
 
 PROGRAM = """
 import sys
@@ -42,3 +44,11 @@ def test_help_imports_nothing_heavy(args: list[str]) -> None:
     )
     assert ended.stderr.split() == ["0"]
     assert ended.stdout
+
+
+def test_the_list_of_verbs_says_what_their_help_says() -> None:
+    context = cli.make_context("mx-artifact", ["serve"])
+    for verb, line in VERBS.items():
+        command = cli.get_command(context, verb)
+        assert command is not None
+        assert (command.help or "").partition("\n")[0] == line

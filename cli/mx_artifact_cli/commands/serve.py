@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-
 import click
 
 from mx_artifact_cli.options import Verb, parsed_option, setting_option
@@ -39,6 +37,8 @@ def command(
 
     It prints its address when it is ready and runs until SIGINT or SIGTERM.
     """
+    import asyncio  # here, since it takes longer than the rest of a command line's start
+
     from mx_artifacts.server.app import ServerConfig, serve
 
     config = ServerConfig(
