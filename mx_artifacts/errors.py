@@ -17,6 +17,7 @@ nothing else leaves the library.
       RemoteError
       TransferFailedError
       InstallError: InstallLockedError, NoSpaceError, InstallVerificationError, RollbackFailedError
+      KindsFailedError
       LoadError: StrategySkipped, StrategyFailed
 """
 
@@ -29,18 +30,26 @@ from enum import IntEnum
 class ExitCode(IntEnum):
     """The exit codes of `mx-artifact`, documented in docs/operations/exit-codes.md."""
 
-    OK = 0
-    UNEXPECTED = 1
-    USAGE = 2
-    PARTIAL = 3
-    NO_SOURCE = 10
-    LOCKED = 11
-    INTEGRITY = 12
-    INCOMPATIBLE = 13
-    UNREACHABLE = 14
-    TRANSPORT = 15
-    NO_SPACE = 16
-    INTERRUPTED = 130
+    meaning: str
+
+    def __new__(cls, value: int, meaning: str) -> ExitCode:
+        code = int.__new__(cls, value)
+        code._value_ = value
+        code.meaning = meaning
+        return code
+
+    OK = 0, "done"
+    UNEXPECTED = 1, "an error without a code of its own, or one that should not happen"
+    USAGE = 2, "a flag, argument or variable makes no sense"
+    PARTIAL = 3, "several cache kinds were named; some are done, some failed"
+    NO_SOURCE = 10, "nobody serves what was asked for"
+    LOCKED = 11, "another process installs into the same root"
+    INTEGRITY = 12, "bytes or tables are damaged or hostile; nothing was installed"
+    INCOMPATIBLE = 13, "there are sources, but none fits this node"
+    UNREACHABLE = 14, "the central server, its backend or a source does not answer properly"
+    TRANSPORT = 15, "the data plane is not available or failed"
+    NO_SPACE = 16, "a file system is full, or would become so; the roots are as they were"
+    INTERRUPTED = 130, "ended by SIGINT or SIGTERM before it was done"
 
 
 class MxArtifactsError(Exception):
@@ -312,6 +321,26 @@ class RollbackFailedError(InstallError):
     """An install failed and its changes could not all be taken back."""
 
     default_hint = "remove the cache root and install again"
+
+
+# --- several kinds at once ------------------------------------------------------------------------
+
+
+class KindsFailedError(MxArtifactsError):
+    """Some or all of several kinds failed; `failures` maps a kind's name to its error."""
+
+    exit_code = ExitCode.PARTIAL
+
+    def __init__(self, failures: Mapping[str, MxArtifactsError], *, total: int) -> None:
+        super().__init__(f"{len(failures)} of {total} kinds failed: {', '.join(failures)}")
+        self.failures = dict(failures)
+        self.retryable = all(cause.retryable for cause in failures.values())
+        if len(failures) == total:  # nothing was done, so the first cause decides
+            self.exit_code = next(iter(failures.values())).exit_code
+
+    def hint(self) -> str:
+        """Return the first cause's hint."""
+        return next(iter(self.failures.values())).hint()
 
 
 # --- loading -------------------------------------------------------------------------------------

@@ -36,7 +36,6 @@ class FetcherSettings:
         max_inflight_chunks: chunks that are read at once, each in a registered buffer.
         lock_timeout_seconds: how long to wait for another installer of the same root.
         selector: "random" or "rendezvous_hash".
-        accelerator: family of this node's device; empty: unknown.
     """
 
     bundle_root: Path
@@ -44,16 +43,19 @@ class FetcherSettings:
     max_inflight_chunks: int = 4
     lock_timeout_seconds: float = DEFAULT_LOCK_TIMEOUT_SECONDS
     selector: str = "random"
-    accelerator: str = ""
 
 
 @dataclass(frozen=True)
 class SourceWanted:
-    """Which of the compatible sources will do, and how long to wait for one [seconds]."""
+    """Which of the compatible sources will do, and how long to wait for one [seconds].
+
+    `accelerator` is the family of the device that the cache is for ("cuda"); empty: unknown.
+    """
 
     worker_rank: int | None = None
     node_rank: int | None = None
     artifact_id: str = ""
+    accelerator: str = ""
     wait_seconds: float = 0.0
 
 
@@ -127,7 +129,7 @@ class ArtifactFetcher:
             worker_rank=wanted.worker_rank,
             node_rank=wanted.node_rank,
             artifact_id=wanted.artifact_id,
-            accelerator=self._settings.accelerator,
+            accelerator=wanted.accelerator,
             order=self._order,
         )
         return [source for source, _ in zip(found, range(MAX_SOURCES_TRIED), strict=False)]

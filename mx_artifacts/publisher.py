@@ -33,7 +33,6 @@ class PublisherSettings:
         host: what targets are told to connect to, and where the worker service listens.
         port: of the worker service; 0 is any. With `strict_port` a port in use is an error,
             else another one is taken.
-        accelerator: family of the device the cache is for ("cuda"); empty: unknown.
         lease_ttl_seconds: how long a target may hold a chunk without renewing.
     """
 
@@ -43,7 +42,6 @@ class PublisherSettings:
     strict_port: bool = False
     worker_rank: int = 0
     node_rank: int = 0
-    accelerator: str = ""
     chunk_size_bytes: int = DEFAULT_CHUNK_SIZE_BYTES
     lease_ttl_seconds: float = 30.0
     limits: ServingLimits = field(default_factory=ServingLimits)
@@ -105,11 +103,17 @@ class ArtifactPublisher:
         return self._worker_id
 
     def publish(
-        self, kind: CacheKind, identity: SourceIdentity, roots: Mapping[str, Path] | None = None
+        self,
+        kind: CacheKind,
+        identity: SourceIdentity,
+        roots: Mapping[str, Path] | None = None,
+        *,
+        accelerator: str = "",
     ) -> Published:
         """Seal, serve and announce one kind; it stays announced until `close`.
 
-        `roots` overrides the kind's roots by name ("" is the primary root).
+        `roots` overrides the kind's roots by name ("" is the primary root). `accelerator` is the
+        family of the device that the cache is for ("cuda"); empty: unknown.
 
         Raises:
             BundleError: nothing to publish.
@@ -134,7 +138,7 @@ class ArtifactPublisher:
                 worker_server=self._server,
                 worker_rank=settings.worker_rank,
                 node_rank=settings.node_rank,
-                accelerator=settings.accelerator,
+                accelerator=accelerator,
                 pod=settings.pod,
                 limits=settings.limits,
             )

@@ -46,7 +46,10 @@ def parse_text(text: str) -> str:
 
 def parse_path(text: str) -> Path:
     """Accept a path; `~` is expanded."""
-    return Path(parse_text(text)).expanduser()
+    try:
+        return Path(parse_text(text)).expanduser()
+    except RuntimeError:  # ~name of an unknown user
+        raise ValueError("a path in a home directory that exists") from None
 
 
 def parse_bool(text: str) -> bool:
@@ -119,12 +122,26 @@ def parse_integer(low: int, high: int) -> Callable[[str], int]:
     return parse
 
 
+def parse_or_refuse(parse: Callable[[str], T], text: str, name: str) -> T:
+    """Parse the value of the flag or variable `name`.
+
+    Raises:
+        ConfigurationError: naming it and what its value should be.
+    """
+    try:
+        return parse(text)
+    except ValueError as error:
+        raise ConfigurationError(
+            f"{name} is {text!r}, but should be {error}", hint=f"set {name} to {error}"
+        ) from None
+
+
 # --- the table -----------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Setting(Generic[T]):
-    """One setting. `aliases` are older names in the order in which they win over `name`."""
+    """One setting. `aliases` are older names that win over `name`, `fallbacks` lose to it."""
 
     name: str
     default: Callable[[Mapping[str, str]], T]
@@ -132,33 +149,47 @@ class Setting(Generic[T]):
     meaning: str
     default_text: str
     aliases: tuple[str, ...] = ()
+    fallbacks: tuple[str, ...] = ()
     lenient: bool = False
 
-    def read(self, flag: str | None = None, env: Mapping[str, str] | None = None) -> T:
+    @property
+    def names(self) -> tuple[str, ...]:
+        """All variables that are read, the winning one first."""
+        return (*self.aliases, self.name, *self.fallbacks)
+
+    def stated(self, env: Mapping[str, str] | None = None) -> str | None:
+        """Return the name of the variable that decides, or None where the default does."""
+        env = environment() if env is None else env
+        # Empty counts as unset, as in a pod spec without a value.
+        return next((name for name in self.names if env.get(name)), None)
+
+    def read(
+        self,
+        flag: str | None = None,
+        env: Mapping[str, str] | None = None,
+        *,
+        flag_name: str | None = None,
+    ) -> T:
         """Return the flag's value, else the environment's, else the default.
 
+        `flag_name` ("--port") is what messages call the flag.
+
         Raises:
-            ConfigurationError: naming the setting and what its value should be.
+            ConfigurationError: naming the flag or variable and what its value should be.
         """
         env = environment() if env is None else env
         if flag is not None:
-            return self._parse(flag, f"the flag for {self.name}", lenient=False)
-        for name in (*self.aliases, self.name):
-            if env.get(name):  # empty counts as unset, as in a pod spec without a value
-                return self._parse(env[name], name, lenient=self.lenient, env=env)
-        return self.default(env)
-
-    def _parse(
-        self, text: str, origin: str, *, lenient: bool, env: Mapping[str, str] | None = None
-    ) -> T:
+            return parse_or_refuse(self.parse, flag, flag_name or f"the flag for {self.name}")
+        name = self.stated(env)
+        if name is None:
+            return self.default(env)
         try:
-            return self.parse(text)
-        except ValueError as error:
-            message = f"{origin} is {text!r}, but should be {error}"
-            if lenient:
-                logger.warning("%s; using %s", message, self.default_text)
-                return self.default(env or {})
-            raise ConfigurationError(message, hint=f"set {self.name} to {error}") from None
+            return parse_or_refuse(self.parse, env[name], name)
+        except ConfigurationError as error:
+            if not self.lenient:
+                raise
+            logger.warning("%s; using %s", error, self.default_text)
+            return self.default(env)
 
 
 SETTINGS: list[Setting[object]] = []
@@ -171,13 +202,14 @@ def _setting(
     meaning: str,
     *,
     aliases: tuple[str, ...] = (),
+    fallbacks: tuple[str, ...] = (),
     lenient: bool = False,
     default_text: str | None = None,
 ) -> Setting[T]:
     function: Callable[[Mapping[str, str]], T]
     function = default if callable(default) else lambda _env: default
     text = str(default) if default_text is None else default_text
-    setting = Setting(name, function, parse, meaning, text, aliases, lenient)
+    setting = Setting(name, function, parse, meaning, text, aliases, fallbacks, lenient)
     SETTINGS.append(setting)  # type: ignore[arg-type]
     return setting
 
@@ -194,7 +226,7 @@ SERVER_ADDRESS = _setting(
     "MX_SERVER_ADDRESS",
     "localhost:8001",
     parse_address,
-    "central server for clients (host:port); MODEL_EXPRESS_URL is deprecated but wins",
+    "central server for clients, host:port; MODEL_EXPRESS_URL is deprecated but wins",
     aliases=("MODEL_EXPRESS_URL",),
 )
 METADATA_BACKEND = _setting(
@@ -213,17 +245,17 @@ REDIS_URL = _setting(
 )
 REDIS_HOST = _setting(
     "MX_REDIS_HOST",
-    lambda env: env.get("REDIS_HOST") or "localhost",
+    "localhost",
     parse_text,
-    "Redis host; else REDIS_HOST",
-    default_text="localhost",
+    "Redis host",
+    fallbacks=("REDIS_HOST",),
 )
 REDIS_PORT = _setting(
     "MX_REDIS_PORT",
-    lambda env: parse_integer(1, 65535)(env.get("REDIS_PORT") or "6379"),
+    6379,
     parse_integer(1, 65535),
-    "Redis port; else REDIS_PORT",
-    default_text="6379",
+    "Redis port",
+    fallbacks=("REDIS_PORT",),
 )
 HEARTBEAT_INTERVAL = _setting(
     "MX_HEARTBEAT_INTERVAL_SECS", 30.0, parse_duration, "a source's heartbeat [s]"
@@ -259,7 +291,8 @@ CHUNK_SIZE = _setting(
     "MX_ARTIFACT_TRANSFER_CHUNK_SIZE",
     DEFAULT_CHUNK_SIZE_BYTES,
     parse_chunk_size,
-    "manifest chunk size [bytes], at most 4 GiB; invalid: warning and the default",
+    "manifest chunk size [bytes], at most 4 GiB; invalid in the environment: a warning and the "
+    "default",
     lenient=True,
     default_text="64 MiB",
 )

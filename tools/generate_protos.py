@@ -7,13 +7,12 @@ Needs the pinned grpcio-tools of the `dev` extra: its protobuf version is writte
 
 from __future__ import annotations
 
-import argparse
-import filecmp
 import re
 import subprocess
 import sys
-import tempfile
 from pathlib import Path
+
+import generated
 
 ROOT = Path(__file__).resolve().parent.parent
 PROTO = ROOT / "proto"
@@ -48,39 +47,7 @@ def generate(out: Path) -> None:
         (folder / "__init__.py").write_text("")
 
 
-def differences(expected: Path, actual: Path) -> list[str]:
-    """List files that differ, are missing or are left over."""
-    names = {
-        str(p.relative_to(base))
-        for base in (expected, actual)
-        for p in base.rglob("*.py*")
-        if "__pycache__" not in p.parts
-    }
-    return [
-        n
-        for n in sorted(names)
-        if not (
-            (expected / n).is_file()
-            and (actual / n).is_file()
-            and filecmp.cmp(expected / n, actual / n, shallow=False)
-        )
-    ]
-
-
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--check", action="store_true", help="compare only; exit 1 on a difference")
-    check = parser.parse_args().check
-    if not check:
-        generate(GENERATED)
-        return 0
-    with tempfile.TemporaryDirectory() as folder:
-        generate(Path(folder))
-        stale = differences(Path(folder), GENERATED)
-    for name in stale:
-        print(f"generated code is out of date: {name}; run 'make proto'", file=sys.stderr)
-    return 1 if stale else 0
-
-
 if __name__ == "__main__":
-    raise SystemExit(main())
+    raise SystemExit(
+        generated.main(generate, GENERATED, owned="*.py*", remake="make proto", usage=__doc__)
+    )

@@ -1,0 +1,239 @@
+"""`mx-artifact fetch-and-install`: find a warm node, take its caches, install them here."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from mx_artifact_cli import options
+from mx_artifact_cli.connect import open_client, open_transport
+from mx_artifact_cli.describe import identity_facts, identity_object
+from mx_artifact_cli.options import Verb, parsed_option, setting_option
+from mx_artifact_cli.output import Output, error_object
+from mx_artifact_cli.progress import progress
+from mx_artifact_cli.selection import ALL, Selected, identify, select_kinds
+from mx_artifact_cli.text import count_of, format_bytes, format_seconds
+from mx_artifacts import settings
+from mx_artifacts.errors import (
+    ConfigurationError,
+    KindsFailedError,
+    MxArtifactsError,
+    NoSourceError,
+)
+from mx_artifacts.settings import parse_duration, parse_text
+
+if TYPE_CHECKING:
+    from mx_artifacts.artifacts.protocol import ArtifactSourceEndpoint
+    from mx_artifacts.fetcher import Fetched, FetcherSettings, SourceWanted
+    from mx_artifacts.kinds.identity import ProbedIdentity
+
+
+@click.command("fetch-and-install", cls=Verb)
+@options.kind_option("those that a source serves")
+@options.model_option
+@options.identity_option
+@options.framework_option
+@options.root_option
+@options.server_option
+@parsed_option(
+    "--wait", parse_duration, "How long to wait for a source that is not there yet, such as 60s."
+)
+@click.option("--dry-run", is_flag=True, help="Say what would happen; fetch and change nothing.")
+@click.option(
+    "--replace", is_flag=True, help="Replace entries that the roots already hold; default: keep."
+)
+@parsed_option("--artifact-id", parse_text, "Take this artifact only.")
+@options.worker_rank_option("Take sources of this worker rank only.")
+@options.node_rank_option("Take sources of this node rank only.")
+@options.accelerator_option
+@setting_option(settings.TRANSFER_TIMEOUT, "--timeout")
+@parsed_option(
+    "--lock-timeout",
+    parse_duration,
+    "How long to wait for another installer of the same root.",
+    default="60s",
+)
+@options.bundle_root_option
+@click.pass_obj
+def command(
+    output: Output,
+    /,
+    kind_names: tuple[str, ...],
+    model: str,
+    stated: Mapping[str, str],
+    framework: str | None,
+    stated_roots: Sequence[tuple[str, Path]],
+    server: str,
+    dry_run: bool,
+    replace: bool,
+    **fetching: Any,
+) -> None:
+    """Fetch caches from a warm node and install them here.
+
+    Discovers a source whose identity equals this node's, transfers, verifies and installs. A
+    reader of the cache sees the old state or the new, never a mixture. Where several kinds are
+    named and some fail, the exit code is 3.
+    """
+    selected = select_kinds(kind_names, stated_roots)
+    from mx_artifacts.fetcher import ArtifactFetcher  # after what needs no such import
+
+    done: list[dict[str, Any]] = []
+    failures: dict[str, MxArtifactsError] = {}
+    with (
+        open_client(server) as client,
+        progress(output) as events,
+        ArtifactFetcher(
+            client=client,
+            transport_factory=open_transport,
+            settings=_settings(fetching),
+            events=events,
+        ) as fetcher,
+    ):
+        for each in selected:
+            try:
+                probed = identify(each.kind, model, stated, framework)
+                wanted = _wanted(fetching, probed.accelerator)
+                if dry_run:
+                    sources = fetcher.discover(probed.identity, wanted)
+                    done.append(_show_plan(output, each, probed, sources))
+                else:
+                    fetched = fetcher.fetch_and_install(
+                        each.kind,
+                        probed.identity,
+                        each.stated_roots,
+                        wanted=wanted,
+                        replace=replace,
+                    )
+                    done.append(_show_fetched(output, probed, fetched))
+            except MxArtifactsError as error:
+                if ALL in kind_names and isinstance(error, (NoSourceError, ConfigurationError)):
+                    output.note(f"{each.kind.name} skipped: {error}")
+                    continue
+                if len(selected) == 1:
+                    raise
+                failures[each.kind.name] = error
+                output.note(f"{each.kind.name} failed: {error}")
+    if not done and not failures:
+        raise NoSourceError(f"no cache kind has a source for model {model!r} at {server}")
+    if done:
+        output.result(
+            {
+                "planned" if dry_run else "installed": done,
+                "failed": {kind: error_object(error) for kind, error in failures.items()},
+            }
+        )
+    if failures:
+        raise KindsFailedError(failures, total=len(selected))
+
+
+def _settings(fetching: Mapping[str, Any]) -> FetcherSettings:
+    from mx_artifacts.fetcher import FetcherSettings
+
+    return FetcherSettings(
+        bundle_root=fetching["bundle_root"],
+        timeout_seconds=fetching["timeout"],
+        max_inflight_chunks=settings.SLOTS.read(),
+        lock_timeout_seconds=fetching["lock_timeout"],
+        selector=settings.SOURCE_SELECTOR.read(),
+    )
+
+
+def _wanted(fetching: Mapping[str, Any], probed_accelerator: str) -> SourceWanted:
+    from mx_artifacts.fetcher import SourceWanted
+
+    return SourceWanted(
+        worker_rank=fetching["worker_rank"],
+        node_rank=fetching["node_rank"],
+        artifact_id=fetching["artifact_id"] or "",
+        accelerator=fetching["accelerator"] or probed_accelerator,
+        wait_seconds=fetching["wait"] or 0.0,
+    )
+
+
+def _source_object(source: ArtifactSourceEndpoint) -> dict[str, Any]:
+    return {
+        "mx_source_id": source.mx_source_id,
+        "worker_id": source.worker_id,
+        "worker_rank": source.worker_rank,
+        "endpoint": source.worker_grpc_endpoint,
+        "artifact_id": source.artifact_id,
+    }
+
+
+def _show_plan(
+    output: Output,
+    selected: Selected,
+    probed: ProbedIdentity,
+    sources: Sequence[ArtifactSourceEndpoint],
+) -> dict[str, Any]:
+    first = sources[0]
+    roots = selected.roots(settings.environment())
+    output.line(f"{selected.kind.name}: would be fetched and installed")
+    output.facts(identity_facts(probed.identity, probed.origins), indent="  identity  ")
+    facts = {
+        "bytes": format_bytes(first.total_size),
+        "artifact": first.artifact_id,
+        "from": f"{first.worker_grpc_endpoint} (worker {first.worker_id})",
+        "else from": ", ".join(s.worker_grpc_endpoint for s in sources[1:]),
+        "into": ", ".join(map(str, roots.values())),
+    }
+    output.facts({name: value for name, value in facts.items() if value}, indent="  ")
+    planned = {
+        "kind": selected.kind.name,
+        "sources": [_source_object(source) for source in sources],
+        "total_bytes": first.total_size,
+        "roots": {name or selected.kind.name: path for name, path in roots.items()},
+        "identity": identity_object(probed.identity),
+    }
+    output.record("planned", planned)
+    return planned
+
+
+def _show_fetched(output: Output, probed: ProbedIdentity, fetched: Fetched) -> dict[str, Any]:
+    report = fetched.report
+    rate = fetched.total_bytes / max(fetched.transfer_seconds, 1e-9)
+    outcome = "all of it was here already" if report.unchanged else "installed"
+    output.line(f"{fetched.kind}: {outcome}")
+    output.facts(
+        {
+            "from": f"{fetched.source.worker_grpc_endpoint} (worker {fetched.source.worker_id})",
+            "artifact": fetched.source.artifact_id,
+            "transfer": f"{format_bytes(fetched.total_bytes)} in "
+            f"{format_seconds(fetched.transfer_seconds)} ({format_bytes(rate)}/s)",
+            "install": format_seconds(fetched.install_seconds),
+        },
+        indent="  ",
+    )
+    for root in report.roots:
+        output.line(
+            f"  {root.root}: {count_of(len(root.installed), 'entry', 'entries')} installed, "
+            f"{len(root.kept)} kept, {len(root.dropped)} dropped"
+        )
+        for entry, reason in root.dropped.items():
+            output.line(f"    dropped {entry}: {reason}")
+    output.line(f"  receipt   {report.receipt_path}")
+    installed = {
+        "kind": fetched.kind,
+        "source": _source_object(fetched.source),
+        "total_bytes": fetched.total_bytes,
+        "transfer_seconds": round(fetched.transfer_seconds, 6),
+        "install_seconds": round(fetched.install_seconds, 6),
+        "receipt": report.receipt_path,
+        "roots": [
+            {
+                "path": root.root,
+                "installed": list(root.installed),
+                "kept": list(root.kept),
+                "dropped": dict(root.dropped),
+                "files": root.files,
+                "bytes": root.bytes,
+            }
+            for root in report.roots
+        ],
+        "identity": identity_object(probed.identity),
+    }
+    output.record("installed", installed)
+    return installed

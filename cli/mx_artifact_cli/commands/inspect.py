@@ -1,0 +1,170 @@
+"""`mx-artifact inspect`: what is in a bundle, or what a source serves."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import asdict
+from pathlib import Path
+from typing import BinaryIO
+
+import click
+
+from mx_artifact_cli import options
+from mx_artifact_cli.commands.sources import workers_of
+from mx_artifact_cli.connect import open_client
+from mx_artifact_cli.options import Verb, parsed_option
+from mx_artifact_cli.output import Output
+from mx_artifact_cli.text import count_of, format_bytes
+from mx_artifacts import settings
+from mx_artifacts.errors import ConfigurationError, RecordNotFoundError
+from mx_artifacts.settings import parse_address, parse_text
+
+_READ_BYTES = 1024 * 1024
+
+
+@click.command("inspect", cls=Verb)
+@click.argument(
+    "bundle", required=False, type=click.Path(exists=True, dir_okay=False, path_type=Path)
+)
+@parsed_option("--source-id", parse_text, "Ask a source of this id what it serves.")
+@parsed_option("--worker-id", parse_text, "This worker of the source; default: the first.")
+@parsed_option("--artifact-id", parse_text, "This artifact; default: the one that is announced.")
+@parsed_option(
+    "--source", parse_address, "Where the source listens; default: as the central server says."
+)
+@options.server_option
+@click.pass_obj
+def command(
+    output: Output,
+    bundle: Path | None,
+    source_id: str | None,
+    worker_id: str | None,
+    artifact_id: str | None,
+    source: str | None,
+    server: str,
+) -> None:
+    """Show the members of a BUNDLE file, or the manifest of what a source serves.
+
+    A bundle is checked as before an install: a hostile or damaged one is refused.
+    """
+    if (bundle is None) == (source_id is None):
+        raise ConfigurationError(
+            "inspect needs either a BUNDLE file or --source-id",
+            hint="see `mx-artifact sources list` for source ids",
+        )
+    if bundle is not None:
+        _inspect_bundle(output, bundle)
+    elif source_id is not None:
+        if source is None:
+            source, artifact_id = _announced(server, source_id, worker_id, artifact_id)
+        _inspect_source(output, source, source_id, artifact_id or "")
+
+
+def _inspect_bundle(output: Output, path: Path) -> None:
+    from mx_artifacts.bundle.scan import scan_bundle
+
+    with path.open("rb") as file:
+        members = scan_bundle(file)
+        described = [
+            {
+                "path": member.path,
+                "type": "directory" if member.is_dir else "file",
+                "size": member.size,
+                "mode": f"{member.mode:04o}",
+                "mtime_ns": member.mtime_ns,
+                "sha256": None if member.is_dir else _digest(file, member.offset, member.size),
+            }
+            for member in members
+        ]
+    for member in described:
+        output.record("member", member)
+    output.table(
+        ("path", "size", "mode", "sha256"),
+        [
+            (
+                m["path"] if m["sha256"] else f"{m['path']}/",
+                m["size"] if m["sha256"] else "",
+                m["mode"],
+                m["sha256"] or "",
+            )
+            for m in described
+        ],
+    )
+    files = [member for member in members if not member.is_dir]
+    content_bytes = sum(member.size for member in files)
+    bundle_bytes = path.stat().st_size
+    output.line(
+        f"{count_of(len(files), 'file')}, {format_bytes(content_bytes)} in a bundle of "
+        f"{format_bytes(bundle_bytes)}"
+    )
+    output.result(
+        {
+            "bundle": path,
+            "bundle_bytes": bundle_bytes,
+            "content_bytes": content_bytes,
+            "files": len(files),
+            "members": described,
+        }
+    )
+
+
+def _digest(file: BinaryIO, offset: int, size: int) -> str:
+    digest = hashlib.sha256()
+    file.seek(offset)
+    while size and (block := file.read(min(size, _READ_BYTES))):
+        digest.update(block)
+        size -= len(block)
+    return digest.hexdigest()
+
+
+def _announced(
+    server: str, source_id: str, worker_id: str | None, artifact_id: str | None
+) -> tuple[str, str]:
+    """Return where a source listens and which artifact it announces."""
+    with open_client(server) as client:
+        workers = workers_of(client, server, source_id, worker_id)
+    for stored in workers:
+        artifact = stored.record.artifact
+        if artifact and artifact_id in (None, artifact.artifact_id):
+            return stored.record.worker_grpc_endpoint, artifact.artifact_id
+    raise RecordNotFoundError(
+        f"source {source_id} announces no {'such ' if artifact_id else ''}artifact",
+        hint=f"see `mx-artifact sources show {source_id}`",
+    )
+
+
+def _inspect_source(output: Output, endpoint: str, source_id: str, artifact_id: str) -> None:
+    from mx_artifacts.client.worker import WorkerClient
+    from mx_artifacts.transfer.plan import check_header, check_tables
+
+    timeout_seconds = settings.SOURCE_QUERY_TIMEOUT.read()
+    with WorkerClient(endpoint, timeout_seconds=timeout_seconds) as client:
+        header = client.header(source_id, artifact_id)
+        chunk_count = check_header(header, source_id, artifact_id)
+        pages = client.chunk_pages(source_id, header.artifact_id, chunk_count)
+        manifest = check_tables(header, [chunk for page in pages for chunk in page], artifact_id)
+    output.facts(
+        {
+            "artifact": f"{header.artifact_id} (the tables hash to it)",
+            "source": f"{source_id} at {endpoint}",
+            "type": manifest.mx_source_type.name.lower(),
+            "size": format_bytes(manifest.total_size),
+            "chunks": f"{chunk_count} of up to {format_bytes(manifest.chunk_size)}",
+        }
+    )
+    output.table(
+        ("bundle", "size", "crc32c"), [(f.path, f.size, f.checksum) for f in manifest.files]
+    )
+    output.result(
+        {
+            "endpoint": endpoint,
+            "mx_source_id": source_id,
+            "artifact_id": header.artifact_id,
+            "manifest_version": manifest.manifest_version,
+            "mx_source_type": manifest.mx_source_type.name.lower(),
+            "chunk_size": manifest.chunk_size,
+            "chunk_count": chunk_count,
+            "total_bytes": manifest.total_size,
+            "files": [asdict(file) for file in manifest.files],
+        }
+    )

@@ -1,0 +1,220 @@
+"""`mx-artifact publish`: seal caches, announce them, serve until told to stop."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from queue import SimpleQueue
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from mx_artifact_cli import options
+from mx_artifact_cli.connect import open_client, open_transport
+from mx_artifact_cli.describe import identity_facts, identity_object, skipped_groups, skipped_lines
+from mx_artifact_cli.network import host_towards
+from mx_artifact_cli.options import Verb, setting_option
+from mx_artifact_cli.output import Output, error_object
+from mx_artifact_cli.progress import progress
+from mx_artifact_cli.selection import Selected, identify, select_present
+from mx_artifact_cli.signals import on_stop_request
+from mx_artifact_cli.text import count_of, format_bytes
+from mx_artifacts import settings
+from mx_artifacts.core.sources import PodIdentity
+from mx_artifacts.errors import ExitCode, KindsFailedError, MxArtifactsError
+
+if TYPE_CHECKING:
+    from mx_artifacts.kinds.identity import ProbedIdentity
+    from mx_artifacts.publisher import ArtifactPublisher, Published, PublisherSettings
+
+
+@click.command("publish", cls=Verb)
+@options.kind_option("those whose root exists and is not empty")
+@options.model_option
+@options.identity_option
+@options.framework_option
+@options.root_option
+@options.server_option
+@setting_option(settings.WORKER_HOST, "--host")
+@setting_option(settings.WORKER_GRPC_PORT, "--port")
+@options.worker_rank_option("Worker rank that is announced.", default="0")
+@options.node_rank_option("Node rank that is announced.", default="0")
+@options.accelerator_option
+@setting_option(settings.CHUNK_SIZE, "--chunk-size")
+@setting_option(settings.SLOTS, "--slots")
+@options.bundle_root_option
+@click.pass_context
+def command(
+    context: click.Context,
+    /,
+    kind_names: tuple[str, ...],
+    model: str,
+    stated: Mapping[str, str],
+    framework: str | None,
+    stated_roots: Sequence[tuple[str, Path]],
+    server: str,
+    accelerator: str,
+    **serving: Any,
+) -> None:
+    """Publish caches of this node and serve them.
+
+    Seals each kind's roots, announces them at the central server and serves them until SIGINT or
+    SIGTERM; then marks them stale and releases everything. Where several kinds are named and some
+    fail, the others are served and the exit code is 3.
+    """
+    output: Output = context.obj
+    selected = select_present(kind_names, stated_roots, settings.environment())
+    from mx_artifacts.publisher import ArtifactPublisher  # after what needs no such import
+
+    serving["host"] = serving["host"] or host_towards(server)
+    with contextlib.ExitStack() as resources:
+        client = resources.enter_context(open_client(server))
+        client.health()  # before any byte is packed
+        events = resources.enter_context(progress(output))
+        transport = resources.enter_context(contextlib.closing(open_transport()))
+        publisher = resources.enter_context(
+            ArtifactPublisher(
+                client=client,
+                transport=transport,
+                settings=_settings(context, serving),
+                events=events,
+            )
+        )
+        published: list[dict[str, Any]] = []
+        failures: dict[str, MxArtifactsError] = {}
+        for each in selected:
+            try:
+                probed = identify(each.kind, model, stated, framework)
+                published.append(_publish(output, publisher, each, probed, accelerator))
+            except MxArtifactsError as error:
+                if len(selected) == 1:
+                    raise
+                failures[each.kind.name] = error
+        if failures and not published:
+            raise KindsFailedError(failures, total=len(selected))
+        stop: SimpleQueue[None] = SimpleQueue()  # takes no lock, as a signal handler needs it
+        with on_stop_request(lambda: stop.put(None)):
+            _announce(output, server, serving["host"], published, failures, len(selected))
+            stop.get()
+            output.note("stopping: marking sources stale")
+            resources.close()  # here, where a second SIGTERM cannot interrupt it
+    context.exit(ExitCode.PARTIAL if failures else ExitCode.OK)
+
+
+def _settings(context: click.Context, serving: Mapping[str, Any]) -> PublisherSettings:
+    from mx_artifacts.artifacts.publish import ServingLimits
+    from mx_artifacts.publisher import PublisherSettings
+
+    by_flag = context.get_parameter_source("port") is click.core.ParameterSource.COMMANDLINE
+    return PublisherSettings(
+        bundle_root=serving["bundle_root"],
+        host=serving["host"],
+        port=serving["port"],
+        # A port that someone chose may be open in a firewall; another one would not be.
+        strict_port=by_flag or settings.WORKER_GRPC_PORT.stated() is not None,
+        worker_rank=serving["worker_rank"],
+        node_rank=serving["node_rank"],
+        chunk_size_bytes=serving["chunk_size"],
+        lease_ttl_seconds=settings.LEASE_TTL.read(),
+        limits=ServingLimits(
+            slots=serving["slots"],
+            resident_budget_bytes=settings.RESIDENT_BUDGET.read(),
+            heartbeat_interval_seconds=settings.HEARTBEAT_INTERVAL.read(),
+        ),
+        pod=PodIdentity(
+            name=settings.POD_NAME.read(),
+            uid=settings.POD_UID.read(),
+            namespace=settings.POD_NAMESPACE.read(),
+        ),
+    )
+
+
+def _publish(
+    output: Output,
+    publisher: ArtifactPublisher,
+    selected: Selected,
+    probed: ProbedIdentity,
+    accelerator: str,
+) -> dict[str, Any]:
+    kind = selected.kind
+    output.note(f"sealing {kind.name}")
+    published = publisher.publish(
+        kind,
+        probed.identity,
+        selected.stated_roots,
+        accelerator=accelerator or probed.accelerator,
+    )
+    output.line(f"{kind.name}: {kind.title}")
+    output.facts(identity_facts(probed.identity, probed.origins), indent="  identity  ")
+    described = _described(published, probed)
+    for root in described["roots"]:
+        size = format_bytes(root["content_bytes"])
+        output.line(f"  root      {root['path']}: {count_of(root['files'], 'file')}, {size}")
+        for line in skipped_lines(root["skipped"]):
+            output.line(f"            {line}")
+    output.facts(
+        {
+            "bundle": format_bytes(published.total_bytes),
+            "artifact": published.artifact_id,
+            "source": f"{published.mx_source_id} (worker {published.worker_id})",
+            "endpoint": published.endpoint,
+        },
+        indent="  ",
+    )
+    output.record("published", described)
+    return described
+
+
+def _described(published: Published, probed: ProbedIdentity) -> dict[str, Any]:
+    return {
+        "kind": published.kind,
+        "mx_source_id": published.mx_source_id,
+        "worker_id": published.worker_id,
+        "artifact_id": published.artifact_id,
+        "endpoint": published.endpoint,
+        "total_bytes": published.total_bytes,
+        "files": sum(root.report.file_count for root in published.roots),
+        "identity": identity_object(probed.identity),
+        "identity_origins": dict(probed.origins),
+        "roots": [
+            {
+                "name": root.name,
+                "path": root.root,
+                "files": root.report.file_count,
+                "content_bytes": root.report.content_bytes,
+                "bundle_bytes": root.report.bundle_bytes,
+                "skipped": skipped_groups(root.report.skipped),
+            }
+            for root in published.roots
+        ],
+    }
+
+
+def _announce(
+    output: Output,
+    server: str,
+    host: str,
+    published: Sequence[Mapping[str, Any]],
+    failures: Mapping[str, MxArtifactsError],
+    total: int,
+) -> None:
+    """Say that everything is served; programs take this as the signal that it is."""
+    from mx_artifacts.server.listen import is_loopback
+
+    if failures:
+        output.error(KindsFailedError(failures, total=total))
+    if not is_loopback(host):
+        output.warn(
+            f"serving on {host}: anyone who reaches it can read these caches, "
+            "without authentication"
+        )
+    output.result(
+        {
+            "server": server,
+            "published": published,
+            "failed": {kind: error_object(error) for kind, error in failures.items()},
+        }
+    )
+    where = " (this machine only; --host for others)" if is_loopback(host) else ""
+    output.note(f"serving on {host}{where} until SIGINT or SIGTERM")

@@ -1,0 +1,72 @@
+"""`mx-artifact serve`: the central server."""
+
+from __future__ import annotations
+
+import click
+
+from mx_artifact_cli.options import Verb, parsed_option, setting_option
+from mx_artifact_cli.output import Output
+from mx_artifact_cli.signals import on_stop_request
+from mx_artifacts import settings
+from mx_artifacts.settings import parse_integer, parse_text
+
+
+@click.command("serve", cls=Verb)
+@parsed_option(
+    "--host",
+    parse_text,
+    "Address to listen on. Whoever reaches it can list and publish: there is no authentication.",
+    default="127.0.0.1",
+)
+@parsed_option("--port", parse_integer(0, 65535), "Port to listen on; 0: any.", default="8001")
+@setting_option(settings.METADATA_BACKEND, "--backend")
+@setting_option(settings.HEARTBEAT_TIMEOUT, "--heartbeat-timeout")
+@setting_option(settings.REAPER_SCAN_INTERVAL, "--reaper-interval")
+@setting_option(settings.GC_TIMEOUT, "--gc-timeout")
+@click.pass_obj
+def command(
+    output: Output,
+    host: str,
+    port: int,
+    backend: str,
+    heartbeat_timeout: float,
+    reaper_interval: float,
+    gc_timeout: float,
+) -> None:
+    """Run the central server, which knows who serves what.
+
+    It prints its address when it is ready and runs until SIGINT or SIGTERM.
+    """
+    import asyncio  # here, since it takes longer than the rest of a command line's start
+
+    from mx_artifacts.server.app import ServerConfig, serve
+
+    config = ServerConfig(
+        host=host,
+        port=port,
+        backend_url=_backend_url(backend),
+        heartbeat_timeout_seconds=heartbeat_timeout,
+        gc_timeout_seconds=gc_timeout,
+        reaper_scan_interval_seconds=reaper_interval,
+    )
+
+    def on_ready(address: str) -> None:
+        output.line(address)
+        output.result({"address": address})
+        output.note("serving until SIGINT or SIGTERM")
+
+    async def run() -> None:
+        stop = asyncio.Event()
+        loop = asyncio.get_running_loop()
+        with on_stop_request(lambda: loop.call_soon_threadsafe(stop.set)):
+            await serve(config, on_ready=on_ready, stop=stop)
+
+    asyncio.run(run())
+
+
+def _backend_url(backend: str) -> str:
+    """Return the backend's URL; `redis` alone takes its address from the Redis variables."""
+    if backend != "redis":
+        return backend
+    url = settings.REDIS_URL.read()
+    return url or f"redis://{settings.REDIS_HOST.read()}:{settings.REDIS_PORT.read()}"

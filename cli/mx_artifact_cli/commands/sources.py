@@ -1,0 +1,204 @@
+"""`mx-artifact sources`: who serves what, as the central server knows it."""
+
+from __future__ import annotations
+
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from mx_artifact_cli import options
+from mx_artifact_cli.connect import open_client
+from mx_artifact_cli.describe import identity_facts, identity_object
+from mx_artifact_cli.options import VerbGroup, parsed_option
+from mx_artifact_cli.output import Output
+from mx_artifact_cli.text import count_of, format_bytes, format_seconds
+from mx_artifacts.clock import SYSTEM_CLOCK
+from mx_artifacts.core.identity import SourceType
+from mx_artifacts.core.sources import SourceQuery, SourceStatus, StoredWorker
+from mx_artifacts.errors import RecordNotFoundError
+from mx_artifacts.settings import parse_integer
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from mx_artifacts.client.central import CentralClient
+
+
+@click.group("sources", cls=VerbGroup)
+def command() -> None:
+    """Show the sources that the central server knows."""
+
+
+@command.command("list")
+@click.option(
+    "--kind",
+    "kind_name",
+    cls=options.KindOption,
+    metavar="KIND",
+    help="Only sources of this cache kind.",
+)
+@click.option("--model", metavar="NAME", help="Only sources of this model.")
+@click.option(
+    "--status",
+    type=click.Choice([s.name.lower() for s in SourceStatus]),
+    help="Only sources of this status; ready: and whose heartbeat is fresh.",
+)
+@options.worker_rank_option("Only sources of this worker rank.")
+@parsed_option("--limit", parse_integer(1, 100_000), "At most so many.", default="1000")
+@options.server_option
+@click.pass_obj
+def list_command(
+    output: Output,
+    kind_name: str | None,
+    model: str | None,
+    status: str | None,
+    worker_rank: int | None,
+    limit: int,
+    server: str,
+) -> None:
+    """List sources, one a line."""
+    from mx_artifacts.kinds.registry import get_kind
+
+    source_type = get_kind(kind_name).source_type if kind_name else None
+    query = SourceQuery(
+        model_name=model,
+        status=SourceStatus[status.upper()] if status else None,
+        worker_rank=worker_rank,
+        # The server cannot filter by kind alone, so then the limit is ours to apply.
+        limit=limit if source_type is None else None,
+    )
+    workers: list[StoredWorker] = []
+    with open_client(server) as client:
+        found = (
+            stored
+            for stored in _stored(client, query)
+            if source_type in (None, stored.identity.mx_source_type)
+        )
+        for stored in islice(found, limit):
+            workers.append(stored)
+            output.record("source", source_object(stored))
+    if workers:
+        output.table(
+            ("source", "worker", "rank", "kind", "model", "status", "seen", "size", "endpoint"),
+            map(_row, workers),
+        )
+    output.note(f"{count_of(len(workers), 'source')} at {server}")
+    output.result({"server": server, "sources": [source_object(stored) for stored in workers]})
+
+
+def _row(stored: StoredWorker) -> tuple[object, ...]:
+    record = stored.record
+    return (
+        stored.mx_source_id,
+        stored.worker_id,
+        record.worker_rank,
+        _kind_name(stored.identity.mx_source_type),
+        stored.identity.model_name,
+        record.status.name.lower(),
+        _seen(stored),
+        format_bytes(record.artifact.total_size) if record.artifact else "",
+        record.worker_grpc_endpoint,
+    )
+
+
+@command.command("show")
+@click.argument("source_id")
+@click.argument("worker_id", required=False)
+@options.server_option
+@click.pass_obj
+def show_command(output: Output, source_id: str, worker_id: str | None, server: str) -> None:
+    """Show the identity and the workers of SOURCE_ID, or only WORKER_ID of them."""
+    with open_client(server) as client:
+        workers = workers_of(client, server, source_id, worker_id)
+    output.line(f"source {source_id}")
+    output.facts(identity_facts(workers[0].identity), indent="  ")
+    for stored in workers:
+        record, artifact = stored.record, stored.record.artifact
+        facts: dict[str, object] = {
+            "status": f"{record.status.name.lower()}, seen {_seen(stored)}",
+            "rank": record.worker_rank,
+            "endpoint": record.worker_grpc_endpoint,
+            "accelerator": record.accelerator or "unknown",
+        }
+        if artifact:
+            facts["artifact"] = artifact.artifact_id
+            facts["size"] = (
+                f"{format_bytes(artifact.total_size)}, "
+                f"{count_of(artifact.file_count, 'bundle')}, "
+                f"{count_of(artifact.chunk_count, 'chunk')}"
+            )
+            facts["node rank"] = artifact.node_rank
+        output.line(f"worker {stored.worker_id}")
+        output.facts(facts, indent="  ")
+        output.record("worker", source_object(stored))
+    output.result({"server": server, "workers": [source_object(stored) for stored in workers]})
+
+
+def workers_of(
+    client: CentralClient, server: str, source_id: str, worker_id: str | None
+) -> list[StoredWorker]:
+    """Return the records of a source, all workers' or one's.
+
+    Raises:
+        RecordNotFoundError: there is none.
+    """
+    if worker_id is not None:
+        stored = client.get_metadata(source_id, worker_id)
+        workers = [stored] if stored else []
+    else:
+        workers = list(_stored(client, SourceQuery(mx_source_id=source_id)))
+    if not workers:
+        of_worker = f" worker {worker_id}" if worker_id else ""
+        raise RecordNotFoundError(
+            f"central server {server} knows no source {source_id}{of_worker}",
+            hint="see `mx-artifact sources list`",
+        )
+    return workers
+
+
+def _stored(client: CentralClient, query: SourceQuery) -> Iterator[StoredWorker]:
+    """Yield the records behind a listing; one that is gone meanwhile is left out."""
+    for ref in client.list_sources(query):
+        stored = client.get_metadata(ref.mx_source_id, ref.worker_id)
+        if stored is not None:
+            yield stored
+
+
+def source_object(stored: StoredWorker) -> dict[str, Any]:
+    """Describe a record for the JSON formats."""
+    record, artifact = stored.record, stored.record.artifact
+    described: dict[str, Any] = {
+        "mx_source_id": stored.mx_source_id,
+        "worker_id": stored.worker_id,
+        "kind": _kind_name(stored.identity.mx_source_type),
+        "identity": identity_object(stored.identity),
+        "worker_rank": record.worker_rank,
+        "status": record.status.name.lower(),
+        "updated_at_ms": record.updated_at_ms,
+        "endpoint": record.worker_grpc_endpoint,
+        "accelerator": record.accelerator,
+        "topology": dict(record.topology),
+        "source_load": record.source_load,
+    }
+    if artifact is not None:
+        described["artifact"] = {
+            "artifact_id": artifact.artifact_id,
+            "total_bytes": artifact.total_size,
+            "file_count": artifact.file_count,
+            "chunk_count": artifact.chunk_count,
+            "node_rank": artifact.node_rank,
+        }
+    return described
+
+
+def _kind_name(source_type: SourceType) -> str:
+    from mx_artifacts.kinds.registry import all_kinds
+
+    names = {kind.source_type: kind.name for kind in all_kinds()}
+    return names.get(source_type, source_type.name.lower())
+
+
+def _seen(stored: StoredWorker) -> str:
+    age = SYSTEM_CLOCK.now() - stored.record.updated_at_ms / 1000
+    return f"{format_seconds(max(0.0, age))} ago"

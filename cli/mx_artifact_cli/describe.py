@@ -1,0 +1,73 @@
+"""Library values as plain data for the JSON formats, and as facts for humans."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping
+from enum import IntEnum
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from mx_artifacts.bundle.tree import Skipped
+    from mx_artifacts.core.identity import SourceIdentity
+
+MAX_VALUE_LENGTH = 80
+EXAMPLES = 3
+"""Names shown for each reason why files were skipped."""
+
+
+def identity_object(identity: SourceIdentity) -> dict[str, Any]:
+    """Return the stated fields of an identity, enums by name."""
+    described: dict[str, Any] = {}
+    for name in identity.as_dict():
+        value = getattr(identity, name)
+        if isinstance(value, IntEnum):
+            value = value.name.lower() if value else ""
+        elif isinstance(value, Mapping):
+            value = dict(value)
+        if value:
+            described[name] = value
+    return described
+
+
+def identity_facts(
+    identity: SourceIdentity, origins: Mapping[str, str] | None = None
+) -> dict[str, str]:
+    """Return an identity's fields and extra parameters, each with where it comes from."""
+    described = identity_object(identity)
+    described.update(described.pop("extra_parameters", {}))
+    return {
+        name: f"{_short(str(value))}  ({origins[name]})"
+        if origins and name in origins
+        else _short(str(value))
+        for name, value in described.items()
+    }
+
+
+def _short(value: str) -> str:
+    """Shorten a value that fills a screen (triton_key) so that two can still be compared."""
+    if len(value) <= MAX_VALUE_LENGTH:
+        return value
+    digest = hashlib.sha256(value.encode()).hexdigest()
+    return f"{value[:24]}… ({len(value)} characters, SHA-256 {digest[:16]})"
+
+
+def skipped_groups(skipped: Iterable[Skipped]) -> dict[str, dict[str, Any]]:
+    """Group what was left out by its reason: how many, and the first few names."""
+    names: dict[str, list[str]] = {}
+    for item in skipped:
+        names.setdefault(item.reason, []).append(item.path)
+    return {
+        reason: {"count": len(paths), "examples": list(islice(paths, EXAMPLES))}
+        for reason, paths in names.items()
+    }
+
+
+def skipped_lines(groups: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """Return one line a reason: "skipped 12: lock file (a.lock, b.lock, c.lock, …)"."""
+    lines = []
+    for reason, group in groups.items():
+        more = ", …" if group["count"] > len(group["examples"]) else ""
+        lines.append(f"skipped {group['count']}: {reason} ({', '.join(group['examples'])}{more})")
+    return lines

@@ -1,0 +1,231 @@
+"""Options that verbs share. What mirrors a setting reads flag over environment over default."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from mx_artifact_cli.output import Format
+from mx_artifacts import settings
+from mx_artifacts.errors import ConfigurationError
+from mx_artifacts.settings import Setting
+
+T = TypeVar("T")
+Decorator = Callable[[Any], Any]
+
+UINT32_MAX = 2**32 - 1
+"""Ranks are uint32 on the wire."""
+
+
+# --- accepted everywhere --------------------------------------------------------------------------
+
+
+def _everywhere() -> list[click.Parameter]:
+    return [
+        click.Option(
+            ["--format"],
+            type=click.Choice([f.value for f in Format]),
+            expose_value=False,
+            help="Data on stdout as tables (human), one object (json) or one a line (jsonl); "
+            "quiet prints errors only.  [default: human]",
+        ),
+        click.Option(
+            ["--debug"],
+            is_flag=True,
+            expose_value=False,
+            show_default=False,
+            help="Show the library's log and tracebacks.",
+        ),
+    ]
+
+
+def requested_format(args: Sequence[str]) -> Format:
+    """Return what --format says, before or after the verb; the last one counts.
+
+    Read ahead of click, so that a usage error, too, comes out in the format asked for. A value
+    that is no format is click's to refuse.
+    """
+    known = {f.value: f for f in Format}
+    chosen = Format.HUMAN
+    for position, arg in enumerate(args):
+        if arg == "--format":
+            chosen = known.get("".join(args[position + 1 : position + 2]), chosen)
+        elif arg.startswith("--format="):
+            chosen = known.get(arg.partition("=")[2], chosen)
+    return chosen
+
+
+def requested_debug(args: Sequence[str]) -> bool:
+    """Tell whether --debug is among the arguments."""
+    return "--debug" in args
+
+
+class Verb(click.Command):
+    """A command that takes --format and --debug."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.params.extend(_everywhere())
+
+
+class VerbGroup(click.Group):
+    """A group that takes them too, and whose commands do."""
+
+    command_class = Verb
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.no_args_is_help = False  # a missing command is an error like others
+        self.params.extend(_everywhere())
+
+
+# --- parsed values --------------------------------------------------------------------------------
+
+
+class SettingOption(click.Option):
+    """Overrides a setting: its value is the flag's, else the environment's, else the default."""
+
+    def __init__(self, declarations: Sequence[str], *, setting: Setting[Any], **attrs: Any) -> None:
+        variables = ", ".join(setting.names)
+        super().__init__(
+            declarations,
+            metavar="VALUE",
+            callback=lambda context, parameter, text: setting.read(text, flag_name=self.opts[0]),
+            help=f"{setting.meaning[0].upper()}{setting.meaning[1:]}.  "
+            f"[env: {variables}; default: {setting.default_text}]",
+            **attrs,
+        )
+        self.setting = setting
+
+
+def setting_option(setting: Setting[Any], flag: str) -> Decorator:
+    """Return an option that overrides `setting`; its value is parsed and never None."""
+    return click.option(flag, cls=SettingOption, setting=setting)
+
+
+def parsed_option(
+    flag: str, parse: Callable[[str], T], meaning: str, *, default: str | None = None
+) -> Decorator:
+    """Return an option with a parser of settings.py; None when it is not given and has no default.
+
+    Errors read as those of `setting_option` do.
+    """
+
+    def read(context: click.Context, parameter: click.Parameter, text: str | None) -> T | None:
+        return None if text is None else settings.parse_or_refuse(parse, text, flag)
+
+    return click.option(flag, metavar="VALUE", callback=read, default=default, help=meaning)
+
+
+# --- shared by several verbs ----------------------------------------------------------------------
+
+server_option: Decorator = setting_option(settings.SERVER_ADDRESS, "--server")
+bundle_root_option: Decorator = setting_option(settings.BUNDLE_ROOT, "--bundle-root")
+
+model_option: Decorator = click.option(
+    "--model", required=True, metavar="NAME", help="Model that the caches belong to."
+)
+accelerator_option: Decorator = click.option(
+    "--accelerator",
+    default="",
+    show_default=False,
+    metavar="FAMILY",
+    help="Accelerator family (cuda, rocm, xpu, cpu) that source and target share.  "
+    "[default: found out]",
+)
+
+
+class KindOption(click.Option):
+    """Lists the kinds in its help; they are imported only for that."""
+
+    def get_help_record(self, ctx: click.Context) -> tuple[str, str] | None:
+        from mx_artifacts.kinds.registry import all_kinds
+
+        record = super().get_help_record(ctx)
+        names = ", ".join(kind.name for kind in all_kinds())
+        return record and (record[0], f"{record[1]}  [kinds: {names}]")
+
+
+def kind_option(meaning_of_all: str) -> Decorator:
+    """Return --kind, which may be repeated."""
+    return click.option(
+        "--kind",
+        "kind_names",
+        cls=KindOption,
+        multiple=True,
+        required=True,
+        metavar="KIND",
+        help=f"Cache kind, or `all`: {meaning_of_all}; may be repeated.",
+    )
+
+
+def worker_rank_option(meaning: str, *, default: str | None = None) -> Decorator:
+    """Return --worker-rank."""
+    return parsed_option(
+        "--worker-rank", settings.parse_integer(0, UINT32_MAX), meaning, default=default
+    )
+
+
+def node_rank_option(meaning: str, *, default: str | None = None) -> Decorator:
+    """Return --node-rank."""
+    return parsed_option(
+        "--node-rank", settings.parse_integer(0, UINT32_MAX), meaning, default=default
+    )
+
+
+def _identity(
+    context: click.Context, parameter: click.Parameter, pairs: tuple[str, ...]
+) -> dict[str, str]:
+    stated: dict[str, str] = {}
+    for pair in pairs:
+        key, separator, value = pair.partition("=")
+        if not (separator and key.strip()):
+            raise ConfigurationError(
+                f"--identity is {pair!r}, but should be key=value",
+                hint="give for example --identity gpu_arch=sm90",
+            )
+        if stated.setdefault(key.strip(), value.strip()) != value.strip():
+            raise ConfigurationError(f"--identity states {key.strip()!r} twice, differently")
+    return stated
+
+
+identity_option: Decorator = click.option(
+    "--identity",
+    "stated",
+    multiple=True,
+    metavar="KEY=VALUE",
+    callback=_identity,
+    help="State an identity field or extra parameter instead of what is found installed; "
+    "may be repeated.",
+)
+framework_option: Decorator = click.option(
+    "--framework",
+    type=click.Choice(["vllm", "sglang", "trt_llm"]),
+    help="Inference engine: identity field backend_framework.",
+)
+
+
+def _roots(
+    context: click.Context, parameter: click.Parameter, values: tuple[str, ...]
+) -> tuple[tuple[str, Path], ...]:
+    parsed = []
+    for value in values:
+        name, separator, path = value.partition("=")
+        if not separator or value.startswith(("/", ".", "~")):  # a path may hold "="
+            name, path = "", value
+        parsed.append((name, settings.parse_or_refuse(settings.parse_path, path, "--root")))
+    return tuple(parsed)
+
+
+root_option: Decorator = click.option(
+    "--root",
+    "stated_roots",
+    multiple=True,
+    metavar="[KIND[/ROOT]=]PATH",
+    callback=_roots,
+    help="Cache root of a kind instead of where its engine looks, or of its further root "
+    "(flashinfer/autotune=PATH); KIND= may be left out with a single --kind.",
+)

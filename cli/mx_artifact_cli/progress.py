@@ -1,0 +1,136 @@
+"""Shows the library's transfer events: a bar on a terminal, plain lines elsewhere.
+
+Events that count, by their name:
+
+    discover.waiting   error (why there is nothing yet), again and again
+    transfer.started   total_bytes
+    transfer.chunk     length_bytes, for each chunk that was received and verified; any thread
+    transfer.finished
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from mx_artifact_cli.output import Format, Output
+from mx_artifact_cli.text import format_bytes, format_seconds
+from mx_artifacts.clock import SYSTEM_CLOCK, Clock
+from mx_artifacts.observability.events import Event, EventSink, drop
+
+if TYPE_CHECKING:
+    from rich.progress import Progress, TaskID
+
+LINE_INTERVAL_SECONDS = 5.0
+"""Between plain lines: a log shows that it moves and stays short."""
+
+
+@contextmanager
+def progress(output: Output, *, clock: Clock = SYSTEM_CLOCK) -> Iterator[EventSink]:
+    """Yield the sink that shows progress as `output`'s format has it."""
+    if output.format is Format.JSONL:
+        yield output.forward
+    elif output.format is not Format.HUMAN:
+        yield drop
+    elif sys.stderr.isatty():
+        with _bar(output) as bar:
+            yield _with_waiting(output, ProgressBar(bar))
+    else:
+        yield _with_waiting(output, ProgressLines(output, clock))
+
+
+def _with_waiting(output: Output, sink: EventSink) -> EventSink:
+    """Return `sink` with a line whenever the reason to wait is another one than before."""
+    said: set[str] = set()
+
+    def watch(event: Event) -> None:
+        if event.name == "discover.waiting":
+            reason = str(event.fields["error"])
+            if reason not in said:
+                said.add(reason)
+                output.note(f"waiting: {reason}")
+        else:
+            sink(event)
+
+    return watch
+
+
+def _bar(output: Output) -> Progress:
+    from rich.progress import (
+        BarColumn,
+        DownloadColumn,
+        Progress,
+        TextColumn,
+        TimeRemainingColumn,
+        TransferSpeedColumn,
+    )
+
+    return Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        DownloadColumn(binary_units=True),
+        TransferSpeedColumn(),
+        TimeRemainingColumn(),
+        console=output.stderr_console(),
+        transient=True,
+    )
+
+
+class ProgressBar:
+    """An EventSink that moves a rich progress bar."""
+
+    def __init__(self, bar: Progress) -> None:
+        self._bar = bar
+        self._task: TaskID | None = None
+
+    def __call__(self, event: Event) -> None:
+        if event.name == "transfer.started":
+            self._remove()
+            self._task = self._bar.add_task("receiving", total=event.fields["total_bytes"])
+        elif event.name == "transfer.chunk" and self._task is not None:
+            self._bar.advance(self._task, event.fields["length_bytes"])
+        elif event.name == "transfer.finished":
+            self._remove()
+
+    def _remove(self) -> None:
+        if self._task is not None:
+            self._bar.remove_task(self._task)
+            self._task = None
+
+
+class ProgressLines:
+    """An EventSink that writes a line every few seconds while chunks arrive."""
+
+    def __init__(self, output: Output, clock: Clock) -> None:
+        self._output = output
+        self._clock = clock
+        self._lock = threading.Lock()  # chunks arrive from several threads
+        self._begin(0)
+
+    def _begin(self, total_bytes: int) -> None:
+        self._total_bytes = total_bytes
+        self._done_bytes = 0
+        self._started = self._last_line = self._clock.monotonic()
+
+    def __call__(self, event: Event) -> None:
+        with self._lock:
+            if event.name == "transfer.started":
+                self._begin(event.fields["total_bytes"])
+            elif event.name == "transfer.chunk":
+                self._done_bytes += event.fields["length_bytes"]
+                now = self._clock.monotonic()
+                if now - self._last_line >= LINE_INTERVAL_SECONDS:
+                    self._last_line = now
+                    self._output.note(self._line(now - self._started))
+
+    def _line(self, elapsed_seconds: float) -> str:
+        rate = self._done_bytes / elapsed_seconds
+        left = max(0, self._total_bytes - self._done_bytes)
+        percent = 100 * self._done_bytes // max(1, self._total_bytes)
+        return (
+            f"received {format_bytes(self._done_bytes)} of {format_bytes(self._total_bytes)} "
+            f"({percent} %), {format_bytes(rate)}/s, {format_seconds(left / rate)} left"
+        )

@@ -1,0 +1,122 @@
+"""Which cache kinds a command works on, with which roots and identities."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from mx_artifacts import settings
+from mx_artifacts.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from mx_artifacts.kinds.base import CacheKind
+    from mx_artifacts.kinds.identity import ProbedIdentity
+
+ALL = "all"
+
+
+@dataclass(frozen=True)
+class Selected:
+    """A kind and those of its roots that the user stated, by root name ("": the primary one)."""
+
+    kind: CacheKind
+    stated_roots: Mapping[str, Path] = field(default_factory=dict)
+
+    def roots(self, environment: Mapping[str, str]) -> dict[str, Path]:
+        """Return every root: as stated, else where the kind's engine looks."""
+        return {
+            rule.name: self.stated_roots.get(rule.name) or rule.locate(environment)[0]
+            for rule in self.kind.roots
+        }
+
+
+def select_kinds(
+    names: Sequence[str], stated_roots: Sequence[tuple[str, Path]]
+) -> tuple[Selected, ...]:
+    """Return the named kinds, each once, with the roots that --root states for them.
+
+    Raises:
+        ConfigurationError: an unknown kind, or a root of a kind or name that is not selected.
+    """
+    from mx_artifacts.kinds.registry import all_kinds, get_kind
+
+    unique = list(dict.fromkeys(names))
+    if ALL in unique:
+        if len(unique) > 1:
+            raise ConfigurationError(
+                f"--kind {ALL} stands beside other kinds", hint=f"give --kind {ALL}, or name them"
+            )
+        kinds = list(all_kinds())
+    else:
+        kinds = list(dict.fromkeys(map(get_kind, unique)))
+    roots: dict[str, dict[str, Path]] = {kind.name: {} for kind in kinds}
+    for name, path in stated_roots:
+        kind, root = _root_of(name, kinds)
+        if roots[kind.name].setdefault(root, path) != path:
+            raise ConfigurationError(f"--root names two paths for {name or kind.name!r}")
+    return tuple(Selected(kind, roots[kind.name]) for kind in kinds)
+
+
+def _root_of(name: str, kinds: Sequence[CacheKind]) -> tuple[CacheKind, str]:
+    if not name:
+        if len(kinds) > 1:
+            raise ConfigurationError(
+                "--root PATH fits a single --kind only", hint="give --root KIND=PATH"
+            )
+        return kinds[0], ""
+    kind_name, _, root = name.partition("/")
+    for kind in kinds:
+        if kind.name == kind_name and any(rule.name == root for rule in kind.roots):
+            return kind, root
+    known = [f"{k.name}/{r.name}" if r.name else k.name for k in kinds for r in k.roots]
+    raise ConfigurationError(
+        f"--root names {name!r}, but should be one of {', '.join(known)}",
+        hint="give --root KIND=PATH or KIND/ROOT=PATH for a kind that --kind names",
+    )
+
+
+def select_present(
+    names: Sequence[str], stated_roots: Sequence[tuple[str, Path]], environment: Mapping[str, str]
+) -> tuple[Selected, ...]:
+    """Select kinds to publish: `all` are those whose primary root exists and is not empty.
+
+    Raises:
+        ConfigurationError: as `select_kinds`, or `all` and there is none.
+    """
+    selected = select_kinds(names, stated_roots)
+    if ALL not in names:
+        return selected
+    primary = {s.kind.name: s.roots(environment)[s.kind.roots[0].name] for s in selected}
+    found = tuple(s for s in selected if _has_entries(primary[s.kind.name]))
+    if not found:
+        looked = ", ".join(f"{kind}: {path}" for kind, path in primary.items())
+        raise ConfigurationError(
+            f"no cache was found ({looked})",
+            hint="run the engine first, or state where a cache lies with --root KIND=PATH",
+        )
+    return found
+
+
+def _has_entries(root: Path) -> bool:
+    try:
+        return any(root.iterdir())
+    except OSError:
+        return False
+
+
+def identify(
+    kind: CacheKind, model: str, stated: Mapping[str, str], framework: str | None
+) -> ProbedIdentity:
+    """Return the kind's identity on this node, what the user states before what is found.
+
+    Raises:
+        ConfigurationError: a field cannot be determined, or --framework and --identity disagree.
+    """
+    from mx_artifacts.kinds.identity import probe_identity
+
+    overrides = dict(stated)
+    if framework is not None and overrides.setdefault("backend_framework", framework) != framework:
+        raise ConfigurationError("--framework and --identity backend_framework=… disagree")
+    return probe_identity(kind, model_name=model, overrides=overrides, env=settings.environment())

@@ -1,0 +1,153 @@
+"""The main job through the command line: real processes, real NIXL reads."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from mx_artifacts import settings
+from tests.support.processes import Service, run_cli, serving
+
+KEY = "A" * 52
+IDENTITY = ("--model", "m", "--framework", "vllm", "--identity", "cuda_version=12.8")
+IDENTITY += ("--identity", "gpu_arch=sm90", "--identity", "triton_version=3")
+IDENTITY += ("--identity", "triton_key=k")
+
+
+@pytest.fixture(name="env")
+def _env(tmp_path: Path) -> dict[str, str]:
+    ours = {name for setting in settings.SETTINGS for name in setting.names}
+    env = {name: value for name, value in os.environ.items() if name not in ours}
+    return env | {"HOME": str(tmp_path / "home"), "MX_WORKER_GRPC_PORT": "0"}
+
+
+@pytest.fixture(name="server")
+def _server(tmp_path: Path, env: dict[str, str]) -> Iterator[Service]:
+    with serving("serve", "--port", "0", env=env, logs=tmp_path) as server:
+        env["MX_SERVER_ADDRESS"] = server.ready["address"]
+        yield server
+
+
+@pytest.fixture(name="cache")
+def _cache(tmp_path: Path) -> Path:
+    """Return a Triton cache with one kernel and one lock."""
+    entry = tmp_path / "warm" / KEY
+    entry.mkdir(parents=True)
+    (entry / "k.cubin").write_bytes(os.urandom(300_000))
+    group = {"child_paths": {"k.cubin": str(entry / "k.cubin")}}
+    (entry / "__grp__k.json").write_text(json.dumps(group))
+    (entry / "k.lock").touch()
+    return entry.parent
+
+
+@pytest.fixture(name="publisher")
+def _publisher(
+    tmp_path: Path, env: dict[str, str], server: Service, cache: Path
+) -> Iterator[Service]:
+    args = ("--kind", "triton", *IDENTITY, "--root", str(cache), "--chunk-size", "64KiB")
+    args += ("--bundle-root", str(tmp_path / "bundles"))
+    with serving("publish", *args, env=env, logs=tmp_path) as publisher:
+        yield publisher
+
+
+def fetch(tmp_path: Path, env: dict[str, str], *args: str) -> tuple[int, str, str]:
+    common = ("--bundle-root", str(tmp_path / "received"), "--format", "json")
+    done = run_cli("fetch-and-install", *IDENTITY, *common, *args, env=env)
+    return done.returncode, done.stdout, done.stderr
+
+
+def test_the_main_job(
+    tmp_path: Path, env: dict[str, str], server: Service, cache: Path, publisher: Service
+) -> None:
+    (published,) = publisher.ready["published"]
+    assert published["identity"]["gpu_arch"] == "sm90"
+    assert published["identity_origins"]["gpu_arch"] == "stated"
+    assert published["files"] == 2
+    (skipped,) = published["roots"][0]["skipped"].values()
+    assert skipped == {"count": 1, "examples": [f"{KEY}/k.lock"]}
+
+    cold = tmp_path / "cold"
+    root = ("--kind", "triton", "--root", f"triton={cold}")
+    code, out, err = fetch(tmp_path, env, *root, "--dry-run")
+    assert (code, err) == (0, "")
+    assert json.loads(out)["planned"][0]["total_bytes"] == published["total_bytes"]
+    assert not cold.exists()
+
+    code, out, err = fetch(tmp_path, env, *root)
+    assert (code, err) == (0, "")
+    (installed,) = json.loads(out)["installed"]
+    assert installed["roots"][0]["installed"] == [KEY]
+    assert installed["source"]["artifact_id"] == published["artifact_id"]
+    assert Path(installed["receipt"]).is_file()
+    assert (cold / KEY / "k.cubin").read_bytes() == (cache / KEY / "k.cubin").read_bytes()
+    assert list((tmp_path / "received").iterdir()) == []
+
+    source_id = published["mx_source_id"]
+    listed = json.loads(run_cli("sources", "list", "--format", "json", env=env).stdout)
+    (source,) = listed["sources"]
+    assert (source["mx_source_id"], source["kind"]) == (source_id, "triton")
+    assert source["status"] == "ready"
+    manifest = run_cli("inspect", "--source-id", source_id, "--format", "json", env=env)
+    assert json.loads(manifest.stdout)["artifact_id"] == published["artifact_id"]
+    (bundle,) = (tmp_path / "bundles").rglob("artifact.tar")
+    members = run_cli("inspect", str(bundle), "--format", "json", env=env)
+    assert json.loads(members.stdout)["files"] == 2
+
+    assert publisher.stop(signal.SIGTERM) == 0
+    assert list((tmp_path / "bundles").iterdir()) == []
+    shown = run_cli("sources", "show", source_id, "--format", "json", env=env)
+    assert json.loads(shown.stdout)["workers"][0]["status"] == "stale"
+    assert server.stop(signal.SIGINT) == 0
+    assert server.errors == ""
+
+
+def test_several_kinds_are_done_in_part(
+    tmp_path: Path, env: dict[str, str], publisher: Service
+) -> None:
+    roots = ("--root", f"triton={tmp_path / 'cold'}", "--root", f"inductor={tmp_path / 'none'}")
+    code, out, err = fetch(tmp_path, env, "--kind", "triton", "--kind", "inductor", *roots)
+    assert code == 3
+    assert [done["kind"] for done in json.loads(out)["installed"]] == ["triton"]
+    error = json.loads(err)
+    assert (error["type"], error["exit_code"]) == ("KindsFailedError", 3)
+    assert list(error["failures"]) == ["inductor"]
+
+
+def test_nothing_fits(tmp_path: Path, env: dict[str, str], publisher: Service) -> None:
+    root = ("--kind", "triton", "--root", str(tmp_path / "cold"))
+    code, _, err = fetch(tmp_path, env, *root, "--model", "other")
+    assert (code, json.loads(err)["type"]) == (10, "NoSourceError")
+    code, _, err = fetch(tmp_path, env, *root, "--identity", "extra=1")
+    assert (code, json.loads(err)["type"]) == (13, "IncompatibleSourceError")
+    assert not (tmp_path / "cold").exists()
+
+
+def test_a_server_that_is_not_there(tmp_path: Path, env: dict[str, str], cache: Path) -> None:
+    env["MX_SERVER_ADDRESS"] = "127.0.0.1:1"
+    code, _, err = fetch(tmp_path, env, "--kind", "triton", "--root", str(tmp_path / "cold"))
+    assert (code, json.loads(err)["type"]) == (14, "BackendUnavailableError")
+    args = ("--kind", "triton", *IDENTITY, "--root", str(cache), "--format", "json")
+    done = run_cli("publish", *args, env=env)
+    assert (done.returncode, json.loads(done.stderr)["retryable"]) == (14, True)
+
+
+def test_a_port_in_use_is_named(env: dict[str, str], server: Service) -> None:
+    port = server.ready["address"].rpartition(":")[2]
+    done = run_cli("serve", "--port", port, "--format", "json", env=env)
+    error = json.loads(done.stderr)
+    assert done.returncode == 2
+    assert port in error["message"]
+    assert error["hint"]
+
+
+def test_a_listener_that_others_reach_is_warned_of(tmp_path: Path, env: dict[str, str]) -> None:
+    with serving("serve", "--host", "0.0.0.0", "--port", "0", env=env, logs=tmp_path) as server:
+        warning = json.loads(server.errors)
+        assert warning["type"] == "warning"
+        assert "no authentication" in warning["message"]
+        assert server.stop() == 0

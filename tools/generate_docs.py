@@ -1,0 +1,132 @@
+"""Generate the pages of docs/operations/ that can drift: settings, CLI help, exit codes.
+
+usage: python tools/generate_docs.py [--check]
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+import generated
+
+from mx_artifact_cli.main import HELP_WIDTH, cli
+from mx_artifact_cli.options import SettingOption
+from mx_artifacts.errors import ExitCode, MxArtifactsError
+from mx_artifacts.settings import SETTINGS
+
+OPERATIONS = Path(__file__).resolve().parent.parent / "docs" / "operations"
+REMAKE = "make docs"
+NOTICE = f"<!-- Written by tools/generate_docs.py; change its sources and run `{REMAKE}`. -->\n"
+
+
+def commands(
+    command: click.Command, parent: click.Context | None = None
+) -> Iterator[tuple[click.Command, click.Context]]:
+    """Yield a command and all below it, in the order of the help."""
+    context = command.context_class(
+        command,
+        parent,
+        info_name="mx-artifact" if parent is None else command.name,
+        terminal_width=HELP_WIDTH,
+        max_content_width=HELP_WIDTH,
+        **({"help_option_names": ["-h", "--help"], "show_default": True} if parent is None else {}),
+    )
+    yield command, context
+    if isinstance(command, click.Group):
+        for name in command.list_commands(context):
+            below = command.get_command(context, name)
+            if below is not None:
+                yield from commands(below, context)
+
+
+def table(*rows: tuple[str, ...]) -> str:
+    """Return a Markdown table; the first row is its head."""
+    lines = ["| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in rows]
+    lines.insert(1, "|" + "---|" * len(rows[0]))
+    return "\n".join(lines) + "\n"
+
+
+def settings_page() -> str:
+    """Describe every environment variable that mx-artifacts reads, and the flags over it."""
+    flags: dict[str, list[str]] = {}
+    for command, context in commands(cli):
+        for option in command.params:
+            if isinstance(option, SettingOption):
+                verb = context.command_path.partition(" ")[2]
+                flags.setdefault(option.setting.name, []).append(f"`{verb} {option.opts[0]}`")
+    rows = [
+        (
+            ", ".join(f"`{name}`" for name in setting.names),
+            setting.default_text,
+            setting.meaning,
+            ", ".join(flags.get(setting.name, [])),
+        )
+        for setting in SETTINGS
+    ]
+    return f"""# Settings
+
+A flag wins over the environment, the environment over the default. Of several variables in one
+row the first that is set wins; one that is set to nothing counts as unset. A value that makes no
+sense is refused with its name and what it should be. Durations are seconds, or a number with ms,
+s, m or h; sizes are bytes, or a number with K, M, G or T (powers of 1024).
+
+{table(("variable", "default", "meaning", "flags"), *rows)}"""
+
+
+def cli_page() -> str:
+    """Return the help of every command."""
+    parts = [
+        f"## {context.command_path}\n\n```text\n{command.get_help(context)}\n```\n"
+        for command, context in commands(cli)
+    ]
+    return "# Command line\n\n" + "\n".join(parts)
+
+
+def errors(kind: type[MxArtifactsError] = MxArtifactsError) -> Iterator[type[MxArtifactsError]]:
+    """Yield the exception classes, each before those below it."""
+    yield kind
+    for below in kind.__subclasses__():
+        yield from errors(below)
+
+
+def exit_codes_page() -> str:
+    """Describe the exit codes and which error ends with which."""
+    codes = [(str(int(code)), code.name, code.meaning) for code in ExitCode]
+    rows = [
+        (
+            f"`{kind.__name__}`",
+            str(int(kind.exit_code)),
+            "yes" if kind.retryable else "",
+            (kind.__doc__ or "").partition("\n")[0],
+            kind.default_hint,
+        )
+        for kind in errors()
+    ]
+    return f"""# Exit codes
+
+{table(("code", "name", "meaning"), *codes)}
+With `--format json` or `jsonl`, an error is one JSON object on stderr with `type`, `message`,
+`hint`, `retryable` and `exit_code`. `type` is one of the classes below, `UsageError` (a command
+line that cannot be parsed, code 2) or `Interrupted` (code 130). Retryable means that the same call
+may succeed later without any change. `TransferFailedError` takes both from the causes that it
+lists in `attempts`, `KindsFailedError` from those in `failures` when no kind is done.
+
+{table(("error", "code", "retryable", "meaning", "next"), *rows)}"""
+
+
+def generate(out: Path) -> None:
+    """Write all pages below `out`."""
+    out.mkdir(parents=True, exist_ok=True)
+    for name, page in (
+        ("settings.md", settings_page()),
+        ("cli.md", cli_page()),
+        ("exit-codes.md", exit_codes_page()),
+    ):
+        (out / name).write_text(NOTICE + page, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    # Other pages of docs/operations/ are written by hand, so nothing there is owned.
+    raise SystemExit(generated.main(generate, OPERATIONS, owned="", remake=REMAKE, usage=__doc__))
