@@ -1,0 +1,276 @@
+"""List a cache root: what of it goes into a bundle, and what is left out and why."""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+from collections.abc import Iterable
+from dataclasses import dataclass
+from fnmatch import translate
+from functools import lru_cache
+from pathlib import Path
+from typing import NamedTuple
+
+from mx_artifacts.bundle.names import fold, path_fault, printable
+from mx_artifacts.bundle.rules import PackRules
+from mx_artifacts.errors import BundleError
+
+
+class Stamp(NamedTuple):
+    """What changes when a file does. Times are nanoseconds since the Unix epoch."""
+
+    device: int
+    inode: int
+    mode: int
+    size: int
+    mtime_ns: int
+    ctime_ns: int
+
+    @classmethod
+    def of(cls, status: os.stat_result) -> Stamp:
+        return cls(
+            status.st_dev,
+            status.st_ino,
+            status.st_mode,
+            status.st_size,
+            status.st_mtime_ns,
+            status.st_ctime_ns,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class SourceMember:
+    """A file or directory that goes into a bundle.
+
+    `path` is its name there. `source` is what is read: the same, or what a symbolic link at
+    `path` points at. Both are relative to the root and "/"-separated.
+    """
+
+    path: str
+    source: str
+    stamp: Stamp
+
+    @property
+    def is_dir(self) -> bool:
+        return stat.S_ISDIR(self.stamp.mode)
+
+
+@dataclass(frozen=True, slots=True)
+class Skipped:
+    """A file, or an entry with all it holds, that is left out. `path` is fit to be printed."""
+
+    path: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class SourceTree:
+    """A root's members, sorted by path parts, and what is left out of it."""
+
+    members: tuple[SourceMember, ...]
+    skipped: tuple[Skipped, ...]
+
+
+def resolve_root(root: Path) -> str:
+    """Return the real directory behind `root`, which may be a symbolic link.
+
+    Raises:
+        BundleError: it does not exist or is no directory.
+    """
+    try:
+        os.stat(root)
+        real = os.path.realpath(root, strict=True)
+    except OSError as error:
+        raise BundleError(
+            f"cache root {root} cannot be read ({error.strerror}): nothing to publish",
+            hint="start the engine once so that it fills its cache, or name its root with --root",
+        ) from error
+    if not os.path.isdir(real):
+        raise BundleError(
+            f"cache root {root} is not a directory: nothing to publish",
+            hint="name the cache's directory with --root",
+        )
+    return real
+
+
+def scan_tree(root: Path, rules: PackRules) -> SourceTree:
+    """List what of `root` goes into a bundle; file contents are not read.
+
+    Directories are kept, empty ones too. A symbolic link to a regular file inside the root
+    stands for that file; other links, sockets, FIFOs and devices are skipped. What cannot be
+    carried (names that are not UTF-8, too long, or equal but for case; unreadable directories)
+    takes its whole entry with it, so that no half of one is shipped.
+
+    Raises:
+        BundleError: the root does not exist or cannot be listed.
+    """
+    walk = _Walk(resolve_root(root), rules)
+    walk.descend("")
+    return walk.tree()
+
+
+def scan_entry(root: str, entry: str, paths: Iterable[str], rules: PackRules) -> SourceTree:
+    """List one entry again: all below it if it is a directory, else what is left of `paths`.
+
+    `root` comes from `resolve_root`.
+    """
+    walk = _Walk(root, rules)
+    walk.look_again(entry, paths)
+    return walk.tree(entry)
+
+
+class _Walk:
+    def __init__(self, root: str, rules: PackRules) -> None:
+        self._root = root
+        self._entry_of = rules.entry_of
+        self._exclude = _Excludes(rules.exclude)
+        self._members: list[SourceMember] = []
+        self._skipped: list[Skipped] = []
+        self._spoiled: dict[str, str] = {}  # entry -> why it is left out
+
+    def tree(self, only_entry: str | None = None) -> SourceTree:
+        """Return what was found, without the entries that turned out to be incomplete."""
+        members = []
+        for member in self._members:
+            entry = self._entry_of(member.path)
+            if entry not in self._spoiled and only_entry in (None, entry):
+                members.append(member)
+        members.sort(key=lambda member: member.path.split("/"))
+        spoiled = [Skipped(printable(entry), why) for entry, why in self._spoiled.items()]
+        skipped = sorted(self._skipped + spoiled, key=lambda skip: skip.path)
+        return SourceTree(tuple(members), tuple(skipped))
+
+    def descend(self, path: str) -> None:
+        """Look at everything below the directory `path` ("" for the root), itself excepted."""
+        pending = [path]
+        while pending:
+            here = pending.pop()
+            try:
+                names = sorted(os.listdir(self._absolute(here)))
+            except FileNotFoundError:
+                continue  # removed since its parent was listed
+            except OSError as error:
+                if not here:
+                    raise BundleError(
+                        f"cache root {self._root} cannot be listed ({error.strerror})",
+                        hint="run as the user who owns the cache",
+                    ) from error
+                self._spoil(here, f"cannot be listed ({error.strerror})")
+                continue
+            twins: dict[str, str] = {}
+            for name in names:
+                child = f"{here}/{name}" if here else name
+                if self._look(child, twins):
+                    pending.append(child)
+
+    def look_again(self, entry: str, paths: Iterable[str]) -> None:
+        if self._look(entry, {}):
+            self.descend(entry)
+        elif not self._members:
+            for path in paths:
+                if path != entry:
+                    self._look(path, {})
+
+    def _look(self, path: str, twins: dict[str, str]) -> bool:
+        """Take `path` in or leave it out; tell whether it is a directory to descend into.
+
+        `twins` holds the folded names of its directory so far.
+        """
+        found = self._find(path)
+        if found is None:
+            return False
+        fault = path_fault(path)
+        name = path.rpartition("/")[2]
+        if fault is None and (twin := twins.setdefault(fold(name), name)) != name:
+            fault = f"differs from {twin!r} only by case or Unicode form"
+        if fault is not None:
+            self._spoil(path, fault)
+            return False
+        source, status = found
+        member = SourceMember(path, source, Stamp.of(status))
+        self._members.append(member)
+        return member.is_dir
+
+    def _find(self, path: str) -> tuple[str, os.stat_result] | None:
+        """Return what is to be read for `path` and its status, or leave `path` out."""
+        pattern = self._exclude.pattern_for(path)
+        if pattern is not None:
+            self._skip(path, f"excluded by {pattern!r}")
+            return None
+        try:
+            status = os.lstat(self._absolute(path))
+        except FileNotFoundError:
+            return None  # removed since its directory was listed
+        except OSError as error:
+            self._spoil(path, f"cannot be read ({error.strerror})")
+            return None
+        if stat.S_ISLNK(status.st_mode):
+            return self._follow(path)
+        if not stat.S_ISDIR(status.st_mode) and not stat.S_ISREG(status.st_mode):
+            self._skip(path, "neither a file nor a directory")
+            return None
+        return path, status
+
+    def _follow(self, path: str) -> tuple[str, os.stat_result] | None:
+        """Return a link's target inside the root and its status, or skip the link."""
+        try:
+            target = os.path.realpath(self._absolute(path), strict=True)
+            status = os.lstat(target)
+        except OSError:
+            self._skip(path, "link to nothing")
+            return None
+        source = os.path.relpath(target, self._root)
+        if source == ".." or source.startswith("../"):
+            self._skip(path, "link out of the cache root")
+        elif not stat.S_ISREG(status.st_mode):
+            self._skip(path, "link to something that is not a file")
+        elif self._exclude.covers(source):
+            self._skip(path, "link to an excluded file")
+        else:
+            return source, status
+        return None
+
+    def _absolute(self, path: str) -> str:
+        return f"{self._root}/{path}" if path else self._root
+
+    def _skip(self, path: str, reason: str) -> None:
+        self._skipped.append(Skipped(printable(path), reason))
+
+    def _spoil(self, path: str, reason: str) -> None:
+        entry = self._entry_of(path)
+        where = "" if entry == path else f"{printable(path)}: "
+        self._spoiled.setdefault(entry, where + reason)
+
+
+@lru_cache(maxsize=256)
+def _compiled(pattern: str) -> re.Pattern[str]:
+    return re.compile(translate(pattern))
+
+
+class _Excludes:
+    """Exclude patterns, as `PackRules.exclude` defines them."""
+
+    def __init__(self, patterns: Iterable[str]) -> None:
+        self._by_part: list[tuple[str, re.Pattern[str]]] = []
+        self._by_path: list[tuple[str, re.Pattern[str]]] = []
+        for pattern in patterns:
+            chosen = self._by_path if "/" in pattern else self._by_part
+            chosen.append((pattern, _compiled(pattern)))
+
+    def pattern_for(self, path: str) -> str | None:
+        """Return the pattern that excludes `path` itself, if any."""
+        name = path.rpartition("/")[2]
+        for pattern, expression in self._by_part:
+            if expression.match(name):
+                return pattern
+        for pattern, expression in self._by_path:
+            if expression.match(path):
+                return pattern
+        return None
+
+    def covers(self, path: str) -> bool:
+        """Tell whether `path` or a directory above it is excluded."""
+        parts = path.split("/")
+        prefixes = ("/".join(parts[: depth + 1]) for depth in range(len(parts)))
+        return any(self.pattern_for(prefix) is not None for prefix in prefixes)

@@ -1,0 +1,262 @@
+"""A cache that is written to while it is packed: no bundle ever holds half of an entry."""
+
+from __future__ import annotations
+
+import os
+import random
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from mx_artifacts.bundle.pack import PackReport, pack_tree
+from mx_artifacts.bundle.rules import PackRules, first_parts
+from mx_artifacts.bundle.unpack import unpack_bundle
+from mx_artifacts.clock import SystemClock
+from mx_artifacts.errors import SourceChangedError
+from tests.support.trees import read_tree, write_tree
+
+BY_DIRECTORY = PackRules(entry_of=first_parts(1))
+
+
+class SkippingClock(SystemClock):
+    """The real time, but for sleeps, which are skipped."""
+
+    def __init__(self) -> None:
+        self.skipped_seconds = 0.0
+
+    def now(self) -> float:
+        return super().now() + self.skipped_seconds
+
+    def sleep(self, seconds: float) -> None:
+        self.skipped_seconds += seconds
+
+
+class OnRead:
+    """Calls `mutate` before each of the first `times` reads of a packer."""
+
+    def __init__(self, mutate: Callable[[], object], times: int = 1_000_000) -> None:
+        self._mutate = mutate
+        self._times = times
+        self._readv = os.readv
+
+    def __call__(self, descriptor: int, buffers: list[memoryview]) -> int:
+        if self._times:
+            self._times -= 1
+            self._mutate()
+        return self._readv(descriptor, buffers)
+
+
+def append(path: Path) -> None:
+    with path.open("ab") as file:
+        file.write(b"line\n")
+
+
+def unpacked(bundle: Path) -> dict[str, bytes | None]:
+    out = bundle.with_suffix(".out")
+    unpack_bundle(bundle, out)
+    return read_tree(out)
+
+
+def pack(tmp_path: Path, rules: PackRules = BY_DIRECTORY) -> PackReport:
+    return pack_tree(tmp_path / "root", tmp_path / "b.tar", rules)
+
+
+def reasons(report: PackReport) -> dict[str, str]:
+    return {skip.path: skip.reason for skip in report.skipped}
+
+
+def test_a_file_that_changes_once_is_packed_at_the_second_try(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = write_tree(tmp_path / "root", {"k": {"a": b"old a", "b": b"old b"}, "z": {"x": b"z"}})
+
+    def recompile() -> None:
+        write_tree(root, {"k": {"a": b"new a", "b": b"new b", "c": b"new c"}})
+
+    pack(tmp_path)  # so that nothing is fresh any more
+    monkeypatch.setattr(os, "readv", OnRead(recompile, times=1))
+    report = pack(tmp_path)
+    assert report.skipped == ()
+    assert report.file_count == 4
+    assert unpacked(tmp_path / "b.tar") == read_tree(root)
+
+
+@pytest.mark.parametrize(
+    ("name", "mutate"),
+    [
+        ("appended to", lambda path: append(path)),
+        ("cut", lambda path: os.truncate(path, max(0, path.stat().st_size - 1))),
+        ("rewritten in place", lambda path: path.write_bytes(os.urandom(500))),
+        ("replaced", lambda path: (path.with_name("tmp.1").write_bytes(b"n" * 500),
+                                   path.with_name("tmp.1").rename(path))),
+        ("touched", lambda path: os.utime(path)),
+    ],
+)  # fmt: skip
+def test_a_file_that_keeps_changing_is_left_out_with_its_entry(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, mutate: Callable[[Path], object]
+) -> None:
+    tree = {
+        "busy": {"a": b"a", "log": bytes(500)},
+        "calm": {"x": b"x"},
+        "later": {"y": b"y"},
+    }
+    root = write_tree(tmp_path / "root", tree)
+    monkeypatch.setattr(os, "readv", OnRead(lambda: mutate(root / "busy" / "log")))
+    report = pack(tmp_path, PackRules(exclude=("tmp.*",), entry_of=first_parts(1)))
+    assert set(reasons(report)) == {"busy"}
+    assert "busy/" in reasons(report)["busy"]
+    assert report.file_count == 2
+    assert report.content_bytes == 2
+    assert unpacked(tmp_path / "b.tar") == {
+        "calm": None,
+        "calm/x": b"x",
+        "later": None,
+        "later/y": b"y",
+    }
+
+
+def test_a_growing_log_costs_only_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    root = write_tree(tmp_path / "root", {"a": b"a", "jit.log": b"line\n", "z": b"z"})
+
+    monkeypatch.setattr(os, "readv", OnRead(lambda: append(root / "jit.log")))
+    report = pack(tmp_path, PackRules())
+    assert set(reasons(report)) == {"jit.log"}
+    assert unpacked(tmp_path / "b.tar") == {"a": b"a", "z": b"z"}
+
+
+def test_vanished_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    root = write_tree(
+        tmp_path / "root",
+        {"a": {"x": b"1"}, "gone": {"x": b"2"}, "half": {"x": b"3", "y": b"4"}, "z": b"5"},
+    )
+
+    def evict() -> None:
+        (root / "half" / "y").unlink()
+        (root / "gone" / "x").unlink()
+        (root / "gone").rmdir()
+
+    pack(tmp_path)
+    monkeypatch.setattr(os, "readv", OnRead(evict, times=1))
+    report = pack(tmp_path)
+    assert reasons(report) == {"gone": "vanished while packed"}
+    assert unpacked(tmp_path / "b.tar") == {
+        "a": None,
+        "a/x": b"1",
+        "half": None,
+        "half/x": b"3",
+        "z": b"5",
+    }
+
+
+def test_a_file_that_becomes_something_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = write_tree(tmp_path / "root", {"a": b"1", "b": b"2", "c": b"3", "d": b"4"})
+
+    def swap() -> None:
+        for name in "bcd":
+            (root / name).unlink()
+        (root / "b").symlink_to("/etc/passwd")
+        os.mkfifo(root / "c")
+        (root / "d").mkdir()
+
+    pack(tmp_path, PackRules())
+    monkeypatch.setattr(os, "readv", OnRead(swap, times=1))
+    report = pack(tmp_path, PackRules())
+    assert reasons(report) == {
+        "b": "link out of the cache root",
+        "c": "neither a file nor a directory",
+    }
+    assert unpacked(tmp_path / "b.tar") == {"a": b"1", "d": None}
+
+
+def test_a_cache_that_never_settles_is_not_published(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = write_tree(tmp_path / "root", {"a": b"1"})
+    monkeypatch.setattr(os, "readv", OnRead(lambda: (root / "a").write_bytes(b"2")))
+    with pytest.raises(SourceChangedError, match="nothing to publish") as caught:
+        pack(tmp_path)
+    assert caught.value.retryable
+    assert os.listdir(tmp_path) == ["root"]
+
+
+def test_waiting_for_many_busy_entries_is_bounded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = write_tree(tmp_path / "root", {f"k{i}": {"x": b"1"} for i in range(30)} | {"z": b""})
+    clock = SkippingClock()
+
+    def touch_all() -> None:
+        for i in range(30):
+            os.utime(root / f"k{i}" / "x")
+
+    monkeypatch.setattr(os, "readv", OnRead(touch_all))
+    report = pack_tree(root, tmp_path / "b.tar", BY_DIRECTORY, clock=clock)
+    assert len(report.skipped) + report.file_count == 31
+    assert len(report.skipped) > 20
+    assert 0 < clock.skipped_seconds <= 2.0
+
+
+def stamped(stamp: int) -> dict[str, bytes]:
+    return {"kernel.cubin": b"%08d" % stamp * 200, "kernel.json": b"%08d" % stamp * 30}
+
+
+def check_stamps(bundle: Path) -> int:
+    """Check that each entry is whole and of one stamp; return how many there are."""
+    found = unpacked(bundle)
+    entries = [path for path, content in found.items() if content is None]
+    for entry in entries:
+        cubin, metadata = found[f"{entry}/kernel.cubin"], found[f"{entry}/kernel.json"]
+        assert cubin is not None
+        assert metadata is not None
+        assert cubin == cubin[:8] * 200
+        assert metadata == cubin[:8] * 30
+    return len(entries)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_pairs_rewritten_at_every_step_are_consistent_or_left_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
+) -> None:
+    """Rewriting the pair in one step between two reads, at the file system's own time stamps."""
+    order = random.Random(seed)
+    root = write_tree(tmp_path / "root", {f"k{i}": stamped(0) for i in range(8)})
+    stamp = 0
+
+    def rewrite_some() -> None:
+        nonlocal stamp
+        for _ in range(order.randrange(4)):
+            stamp += 1
+            write_tree(root / f"k{order.randrange(6)}", stamped(stamp))
+
+    monkeypatch.setattr(os, "readv", OnRead(rewrite_some, times=40))
+    bundle = tmp_path / "b.tar"
+    report = pack_tree(root, bundle, BY_DIRECTORY)
+    assert check_stamps(bundle) + len(report.skipped) == 8
+
+
+def test_pairs_rewritten_by_another_thread(tmp_path: Path) -> None:
+    root = write_tree(tmp_path / "root", {f"k{i}": stamped(0) for i in range(6)})
+    stop = threading.Event()
+
+    def compile_for_ever() -> None:
+        stamp = 0
+        while not stop.wait(0.002):
+            stamp += 1
+            write_tree(root / f"k{stamp % 4}", stamped(stamp))
+
+    compiler = threading.Thread(target=compile_for_ever)
+    compiler.start()
+    try:
+        for attempt in range(4):
+            bundle = tmp_path / f"{attempt}.tar"
+            report = pack_tree(root, bundle, BY_DIRECTORY)
+            entries = check_stamps(bundle)
+            assert entries + len(report.skipped) == 6
+            assert entries >= 2  # nobody writes to the last two
+    finally:
+        stop.set()
+        compiler.join()

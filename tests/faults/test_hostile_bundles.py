@@ -1,0 +1,116 @@
+"""No hostile or damaged bundle gets as far as the target."""
+
+from __future__ import annotations
+
+import io
+import os
+import tarfile
+import tracemalloc
+from pathlib import Path
+
+import pytest
+
+from mx_artifacts.bundle.scan import BundleLimits, scan_bundle
+from mx_artifacts.bundle.unpack import unpack_bundle
+from mx_artifacts.errors import BundleError, UnsafePathError
+from tests.support import hostile
+
+
+@pytest.mark.parametrize("name", hostile.CORPUS)
+def test_refused_with_the_target_untouched(tmp_path: Path, name: str) -> None:
+    bundle = tmp_path / "hostile.tar"
+    bundle.write_bytes(hostile.CORPUS[name])
+    target = tmp_path / "target"
+    target.mkdir()
+    before = target.stat()
+
+    with pytest.raises(BundleError) as caught:
+        unpack_bundle(bundle, target)
+
+    assert str(caught.value)
+    assert os.listdir(target) == []
+    assert target.stat().st_mtime_ns == before.st_mtime_ns
+    assert sorted(os.listdir(tmp_path)) == ["hostile.tar", "target"]
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "name: absolute",
+        "name: dot dot inside",
+        "kind: symbolic link",
+        "kind: hard link",
+        "kind: FIFO",
+        "clash: case",
+        "rename: pax path",
+        "rename: long name to a parent",
+        "damage: last of a thousand",
+    ],
+)
+def test_what_would_leave_the_root_is_called_unsafe(name: str) -> None:
+    with pytest.raises(UnsafePathError):
+        scan_bundle(io.BytesIO(hostile.CORPUS[name]))
+
+
+def test_an_error_says_which_member_and_where() -> None:
+    bundle = hostile.file(b"good", b"good") + hostile.file(b"../bad") + hostile.END
+    with pytest.raises(UnsafePathError, match=r"\.\./bad.*'\.\.'.*byte 1024"):
+        scan_bundle(io.BytesIO(bundle))
+
+
+def test_ten_million_members_are_refused_early_and_in_little_memory() -> None:
+    bundle = hostile.MillionsOfMembers(10_000_000)
+    tracemalloc.start()
+    try:
+        with pytest.raises(BundleError, match="more than 5000 members"):
+            scan_bundle(bundle, BundleLimits(max_members=5_000))
+        _, peak_bytes = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert bundle.blocks_read <= 5_000
+    assert peak_bytes < 5_000 * 1024
+
+
+def test_paths_that_imply_many_directories_count_as_members() -> None:
+    deep = b"".join(hostile.file(b"%d/" % i + b"d/" * 30 + b"x") for i in range(10))
+    with pytest.raises(BundleError, match="more than 100 members"):
+        scan_bundle(io.BytesIO(deep + hostile.END), BundleLimits(max_members=100))
+
+
+def test_content_and_names_have_limits() -> None:
+    bundle = hostile.file(b"a", b"12345") + hostile.file(b"b", b"12345") + hostile.END
+    assert len(scan_bundle(io.BytesIO(bundle), BundleLimits(max_content_bytes=10))) == 2
+    with pytest.raises(BundleError, match="content exceeds 9 bytes"):
+        scan_bundle(io.BytesIO(bundle), BundleLimits(max_content_bytes=9))
+    with pytest.raises(BundleError, match="names exceed 1 bytes"):
+        scan_bundle(io.BytesIO(bundle), BundleLimits(max_names_bytes=1))
+
+
+def test_every_single_flipped_bit_of_a_header_is_noticed() -> None:
+    good = hostile.file(b"good.bin", b"good") + hostile.END
+    for bit in range(hostile.BLOCK * 8):
+        if 148 <= bit // 8 < 156:
+            continue  # the checksum itself: a blank for a leading zero changes nothing
+        damaged = bytearray(good)
+        damaged[bit // 8] ^= 1 << bit % 8
+        with pytest.raises(BundleError):
+            scan_bundle(io.BytesIO(damaged))
+
+
+def test_every_truncation_is_noticed() -> None:
+    good = hostile.long_name(b"n" * 120) + hostile.file(b"n" * 100, b"x" * 600) + hostile.END
+    assert len(scan_bundle(io.BytesIO(good))) == 1
+    for length in range(0, len(good), 64):
+        with pytest.raises(BundleError):
+            scan_bundle(io.BytesIO(good[:length]))
+
+
+@pytest.mark.parametrize("form", [tarfile.PAX_FORMAT, tarfile.GNU_FORMAT])
+def test_links_by_real_tools_are_refused(tmp_path: Path, form: int) -> None:
+    (tmp_path / "target").write_text("secret")
+    (tmp_path / "link").symlink_to("target")
+    bundle = tmp_path / "links.tar"
+    with tarfile.open(bundle, "w", format=form) as archive:
+        archive.add(tmp_path / "link", "link")
+    with open(bundle, "rb") as file, pytest.raises(UnsafePathError, match="symbolic link"):
+        scan_bundle(file)
