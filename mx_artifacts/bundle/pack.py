@@ -143,8 +143,7 @@ class _Packer:
             if pause_seconds is not None:
                 self._pause(pause_seconds if wait_seconds is None else wait_seconds)
                 listed_at = self._clock.now()
-                paths = [member.path for member in members]
-                again = scan_entry(self._root, entry, paths, self._rules)
+                again = scan_entry(self._root, entry, self._rules)
                 members = again.members
                 if not members:
                     why = again.skipped[0].reason if again.skipped else "vanished while packed"

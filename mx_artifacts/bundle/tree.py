@@ -110,13 +110,11 @@ def scan_tree(root: Path, rules: PackRules) -> SourceTree:
     return walk.tree()
 
 
-def scan_entry(root: str, entry: str, paths: Iterable[str], rules: PackRules) -> SourceTree:
-    """List one entry again: all below it if it is a directory, else what is left of `paths`.
-
-    `root` comes from `resolve_root`.
-    """
+def scan_entry(root: str, entry: str, rules: PackRules) -> SourceTree:
+    """List one entry, a file or a directory, again. `root` comes from `resolve_root`."""
     walk = _Walk(root, rules)
-    walk.look_again(entry, paths)
+    if walk.look(entry, {}):
+        walk.descend(entry)
     return walk.tree(entry)
 
 
@@ -161,18 +159,10 @@ class _Walk:
             twins: dict[str, str] = {}
             for name in names:
                 child = f"{here}/{name}" if here else name
-                if self._look(child, twins):
+                if self.look(child, twins):
                     pending.append(child)
 
-    def look_again(self, entry: str, paths: Iterable[str]) -> None:
-        if self._look(entry, {}):
-            self.descend(entry)
-        elif not self._members:
-            for path in paths:
-                if path != entry:
-                    self._look(path, {})
-
-    def _look(self, path: str, twins: dict[str, str]) -> bool:
+    def look(self, path: str, twins: dict[str, str]) -> bool:
         """Take `path` in or leave it out; tell whether it is a directory to descend into.
 
         `twins` holds the folded names of its directory so far.

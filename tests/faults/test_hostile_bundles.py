@@ -9,7 +9,10 @@ import tracemalloc
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
+from mx_artifacts.bundle.names import path_fault
 from mx_artifacts.bundle.scan import BundleLimits, scan_bundle
 from mx_artifacts.bundle.unpack import unpack_bundle
 from mx_artifacts.errors import BundleError, UnsafePathError
@@ -103,6 +106,38 @@ def test_every_truncation_is_noticed() -> None:
     for length in range(0, len(good), 64):
         with pytest.raises(BundleError):
             scan_bundle(io.BytesIO(good[:length]))
+
+
+@given(
+    changes=st.lists(
+        st.tuples(st.integers(0, 5 * hostile.BLOCK - 1), st.binary(min_size=1, max_size=12)),
+        min_size=1,
+        max_size=4,
+    )
+)
+@settings(max_examples=300, deadline=None)
+def test_any_damage_under_right_checksums_is_refused_or_harmless(
+    changes: list[tuple[int, bytes]],
+) -> None:
+    bundle = bytearray(
+        hostile.pax(b"path=" + b"n" * 120, b"mtime=1.5")
+        + hostile.file(b"n" * 100, b"data")
+        + hostile.directory(b"d/")
+        + hostile.END
+    )
+    for offset, replacement in changes:
+        bundle[offset : offset + len(replacement)] = replacement
+    for start in (0, 2 * hostile.BLOCK, 4 * hostile.BLOCK):
+        block = bundle[start : start + hostile.BLOCK]
+        bundle[start : start + hostile.BLOCK] = hostile.checksummed(block)
+    try:
+        members = scan_bundle(io.BytesIO(bundle))
+    except BundleError:
+        return
+    for member in members:
+        assert path_fault(member.path) is None
+        assert member.mode & ~0o755 == 0
+        assert 0 <= member.offset <= member.offset + member.size <= len(bundle)
 
 
 @pytest.mark.parametrize("form", [tarfile.PAX_FORMAT, tarfile.GNU_FORMAT])
