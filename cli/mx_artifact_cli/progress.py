@@ -10,10 +10,10 @@ Events that count, by their name:
 
 from __future__ import annotations
 
+import contextlib
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from mx_artifact_cli.output import Format, Output
@@ -22,13 +22,13 @@ from mx_artifacts.clock import SYSTEM_CLOCK, Clock
 from mx_artifacts.observability.events import Event, EventSink, drop
 
 if TYPE_CHECKING:
-    from rich.progress import Progress, TaskID
+    from rich.progress import Progress
 
 LINE_INTERVAL_SECONDS = 5.0
 """Between plain lines: a log shows that it moves and stays short."""
 
 
-@contextmanager
+@contextlib.contextmanager
 def progress(output: Output, *, clock: Clock = SYSTEM_CLOCK) -> Iterator[EventSink]:
     """Yield the sink that shows progress as `output`'s format has it."""
     if output.format is Format.JSONL:
@@ -36,8 +36,8 @@ def progress(output: Output, *, clock: Clock = SYSTEM_CLOCK) -> Iterator[EventSi
     elif output.format is not Format.HUMAN:
         yield drop
     elif sys.stderr.isatty():
-        with _bar(output) as bar:
-            yield _with_waiting(output, ProgressBar(bar))
+        with contextlib.closing(ProgressBar(output)) as bar:
+            yield _with_waiting(output, bar)
     else:
         yield _with_waiting(output, ProgressLines(output, clock))
 
@@ -58,6 +58,31 @@ def _with_waiting(output: Output, sink: EventSink) -> EventSink:
     return watch
 
 
+class ProgressBar:
+    """An EventSink that draws a bar on stderr, from a transfer's start to its end only."""
+
+    def __init__(self, output: Output) -> None:
+        self._output = output
+        self._bar: Progress | None = None
+
+    def __call__(self, event: Event) -> None:
+        if event.name == "transfer.started":
+            self.close()  # of a source that was lost half-way
+            self._bar = _bar(self._output)
+            self._task = self._bar.add_task("receiving", total=event.fields["total_bytes"])
+            self._bar.start()
+        elif event.name == "transfer.chunk" and self._bar is not None:
+            self._bar.advance(self._task, event.fields["length_bytes"])
+        elif event.name == "transfer.finished":
+            self.close()
+
+    def close(self) -> None:
+        """Remove the bar. Idempotent."""
+        if self._bar is not None:
+            self._bar.stop()
+            self._bar = None
+
+
 def _bar(output: Output) -> Progress:
     from rich.progress import (
         BarColumn,
@@ -76,29 +101,9 @@ def _bar(output: Output) -> Progress:
         TimeRemainingColumn(),
         console=output.stderr_console(),
         transient=True,
+        redirect_stdout=False,  # data stays on stdout
+        redirect_stderr=False,
     )
-
-
-class ProgressBar:
-    """An EventSink that moves a rich progress bar."""
-
-    def __init__(self, bar: Progress) -> None:
-        self._bar = bar
-        self._task: TaskID | None = None
-
-    def __call__(self, event: Event) -> None:
-        if event.name == "transfer.started":
-            self._remove()
-            self._task = self._bar.add_task("receiving", total=event.fields["total_bytes"])
-        elif event.name == "transfer.chunk" and self._task is not None:
-            self._bar.advance(self._task, event.fields["length_bytes"])
-        elif event.name == "transfer.finished":
-            self._remove()
-
-    def _remove(self) -> None:
-        if self._task is not None:
-            self._bar.remove_task(self._task)
-            self._task = None
 
 
 class ProgressLines:

@@ -55,7 +55,9 @@ def test_a_second_source_starts_anew(capsys: pytest.CaptureFixture[str]) -> None
     ]
 
 
-def test_a_terminal_shows_a_bar_with_bytes_and_rate(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_terminal_shows_a_bar_with_bytes_and_rate(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     terminal = Terminal()
     monkeypatch.setattr(sys, "stderr", terminal)
     monkeypatch.setenv("TERM", "xterm")
@@ -67,11 +69,14 @@ def test_a_terminal_shows_a_bar_with_bytes_and_rate(monkeypatch: pytest.MonkeyPa
         sink(STARTED)
         sink(CHUNK)
         sink(CHUNK)
-        output.stderr_console().print("", end="")
+        output.line("data")
         sink(FINISHED)
+        sink(STARTED)  # and is left alone, as by an error
     shown = terminal.getvalue()
     assert "a word in between" in shown
-    assert "/100.0 MiB" in shown.replace("\x1b", "")
+    assert "20.0/100.0 MiB" in shown
+    assert shown.count("\x1b[?25l") == shown.count("\x1b[?25h") == 3  # the cursor is back
+    assert capsys.readouterr().out == "data\n"
 
 
 def test_why_it_waits_is_said_once_for_each_reason(capsys: pytest.CaptureFixture[str]) -> None:
