@@ -15,9 +15,9 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
-from mx_artifacts.bundle.tree import scan_tree
 
 from mx_artifacts import settings
+from mx_artifacts.bundle.tree import scan_tree
 from mx_artifacts.kinds.base import CacheKind, FixupReport
 from mx_artifacts.kinds.registry import get_kind
 

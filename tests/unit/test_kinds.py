@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import fields
 
 import pytest
-from mx_artifacts.bundle.tree import scan_tree
 
+from mx_artifacts.bundle.tree import scan_tree
 from mx_artifacts.core.identity import SourceIdentity, SourceType
 from mx_artifacts.errors import ConfigurationError
 from mx_artifacts.kinds.probes import PROBES
