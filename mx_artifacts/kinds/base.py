@@ -62,7 +62,14 @@ class CacheKind:
         roots: the primary root first.
         pack: rules for every root.
         identity_fields: names of SourceIdentity fields that must be probed or stated.
-        extra_parameters: names of extra identity parameters, likewise.
+        engine_fields: names of SourceIdentity fields that describe how the engine was started.
+            They cannot be probed from what is installed; stated ones partition the pool.
+        extra_parameters: names of extra identity parameters that must be probed or stated and
+            that the reference's loaders have too (shared/wire.md, "Identities").
+        strict_parameters: further ones, likewise, without which a wrong match would be possible;
+            the reference does not have them.
+        may_be_absent: those of the names above whose component need not be installed here. That
+            it is not is knowledge, and the value is then `ABSENT`.
         fixups: run in order on each staged root.
         runs_code: whether loading the cache executes code from it.
     """
@@ -73,22 +80,34 @@ class CacheKind:
     roots: tuple[RootRule, ...]
     pack: PackRules
     identity_fields: tuple[str, ...]
+    engine_fields: tuple[str, ...] = ()
     extra_parameters: tuple[str, ...] = ()
+    strict_parameters: tuple[str, ...] = ()
+    may_be_absent: frozenset[str] = frozenset()
     fixups: tuple[Fixup, ...] = ()
     runs_code: bool = True
 
 
+ABSENT = "none"
+"""The identity value of a component that is known not to be there. Unknown is an error instead."""
+
 LITTER = (
+    # Locks: one that arrives was never taken here and is never released (torch's FileBaton, ninja).
     "*.lock",
     "lock",
     "locks",
+    "lock_dir",
     ".ninja_lock",
+    # Half-written: Triton and CuTe tmp.pid_<pid>_<uuid>/, Inductor .<pid>.<tid>.tmp and
+    # <name>_CxxBuild/, TileLang .staging/.
     "tmp.*",
     "*.tmp",
     ".staging*",
     "*_CxxBuild",
+    # Of this node or its file system: byte code, our own staging, NFS's unlinked files, fsck's.
     "__pycache__",
     ".mx-artifacts*",
+    ".nfs*",
     "lost+found",
 )
-"""Never shipped by any kind: locks hang the reader for ever, staging is half-written."""
+"""Never shipped by any kind (shared/cache-facts.md, 9.7)."""

@@ -1,0 +1,37 @@
+"""CuTe DSL's file cache: `<root>/cute_dsl_<sha256>.mlir`, each file with its own CRC-32.
+
+Only implicit JIT calls use it; cute.compile() does not. Loading JIT-compiles the file's MLIR.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from mx_artifacts.bundle.rules import PackRules
+from mx_artifacts.core.identity import SourceType
+from mx_artifacts.kinds.base import LITTER, CacheKind, Environment, RootRule
+from mx_artifacts.kinds.roots import below_temporary, first_of, from_variable, user_name
+
+_DIRECTORY = "cutlass_python_cache"
+
+
+def _default_directory(env: Environment) -> Sequence[str]:
+    # As cutlass/base_dsl/cache_helpers.py: without a user's name, no directory of the user.
+    name = user_name(env, ("USER", "USERNAME"))
+    return (name, _DIRECTORY) if name else (_DIRECTORY,)
+
+
+KIND = CacheKind(
+    name="cute_dsl",
+    source_type=SourceType.CUTE_DSL_CACHE,
+    title="CuTe DSL kernels",
+    roots=(
+        RootRule(
+            "", first_of(from_variable("CUTE_DSL_CACHE_DIR"), below_temporary(_default_directory))
+        ),
+    ),
+    pack=PackRules(exclude=LITTER),
+    identity_fields=("backend_framework", "cuda_version", "gpu_arch"),
+    extra_parameters=("cutlass_dsl_version",),
+    strict_parameters=("machine",),
+)

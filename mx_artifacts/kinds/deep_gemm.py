@@ -1,0 +1,36 @@
+"""DeepGEMM's kernels, both generations: `<root>/cache/<name>.<hash>/{kernel.cu, kernel.cubin, …}`.
+
+The newer one (DeepJIT) commits an entry by its `.committed` file; DG_JIT_CACHE_DIR may then list
+read-only directories behind the one that it writes to. Loading runs GPU code only.
+"""
+
+from __future__ import annotations
+
+from mx_artifacts.bundle.rules import PackRules, first_parts
+from mx_artifacts.core.identity import SourceType
+from mx_artifacts.kinds.base import LITTER, CacheKind, RootRule
+from mx_artifacts.kinds.roots import below_vllm_cache, first_of, from_path_list, from_variable
+
+KIND = CacheKind(
+    name="deep_gemm",
+    source_type=SourceType.DEEP_GEMM_CACHE,
+    title="DeepGEMM kernels",
+    roots=(
+        RootRule(
+            "",
+            first_of(
+                from_path_list("DG_JIT_CACHE_DIR"),
+                from_path_list("DJ_JIT_CACHE_DIR"),
+                from_variable("DEEP_GEMM_CACHE_DIR"),
+                from_variable("SGLANG_DG_CACHE_DIR"),
+                below_vllm_cache("deep_gemm"),
+            ),
+        ),
+    ),
+    # tmp/ beside cache/ is where entries are compiled.
+    pack=PackRules(exclude=(*LITTER, "tmp"), entry_of=first_parts(2)),
+    identity_fields=("backend_framework", "cuda_version", "gpu_arch"),
+    extra_parameters=("deep_gemm_jit_key",),
+    # The number of SMs is a template argument of the kernels; a MIG slice has fewer.
+    strict_parameters=("gpu_name", "sm_count"),
+)

@@ -1,0 +1,60 @@
+"""FlashInfer's modules: `<root>/<version>/<archs>/cached_ops/<module>/{build.ninja, *.o, *.so, …}`.
+
+ninja decides whether a module is current, by command lines and mtimes to the nanosecond, so mtimes
+and every file of a module are kept (shared/cache-facts.md, 4). The second root is plain JSON of the
+autotuner: where one rank has it and another has not, an engine can hang, so all of a group's nodes
+must install it or none.
+"""
+
+from __future__ import annotations
+
+from mx_artifacts.bundle.rules import PackRules
+from mx_artifacts.core.identity import SourceType
+from mx_artifacts.kinds.base import LITTER, CacheKind, RootRule
+from mx_artifacts.kinds.roots import below_home, below_vllm_cache, first_of, from_variable
+
+_IN_UNITS = ("cached_ops", "generated")
+
+
+def entry_of(path: str) -> str:
+    """Map a module's file to its directory; downloaded cubins and autotune files are their own.
+
+    Files of one ninja directory must never be mixed from two builds.
+    """
+    parts = path.split("/")
+    return "/".join(parts[:4]) if len(parts) > 3 and parts[2] in _IN_UNITS else path
+
+
+KIND = CacheKind(
+    name="flashinfer",
+    source_type=SourceType.FLASHINFER_CACHE,
+    title="FlashInfer modules",
+    roots=(
+        RootRule(
+            "",
+            first_of(
+                from_variable("FLASHINFER_WORKSPACE_BASE", ".cache", "flashinfer"),
+                below_home(".cache", "flashinfer"),
+            ),
+        ),
+        RootRule(
+            "autotune",
+            first_of(
+                from_variable("VLLM_FLASHINFER_AUTOTUNE_CACHE_DIR"),
+                from_variable("FLASHINFER_AUTOTUNE_CACHE_DIR"),
+                from_variable("SGLANG_CACHE_DIR", "flashinfer", "autotune"),
+                below_vllm_cache("flashinfer_autotune_cache"),
+            ),
+            optional=True,
+        ),
+    ),
+    # cached_ops/tmp/ holds locks.
+    pack=PackRules(
+        exclude=(*LITTER, "tmp", "flashinfer_jit.log"), keep_mtimes=True, entry_of=entry_of
+    ),
+    identity_fields=("backend_framework", "torch_version", "cuda_version", "gpu_arch"),
+    extra_parameters=("flashinfer_version",),
+    # Modules link against TVM-FFI in newer FlashInfer; one ninja rebuilds what another built.
+    strict_parameters=("machine", "libc", "ninja_version", "tvm_ffi_version"),
+    may_be_absent=frozenset({"tvm_ffi_version"}),
+)

@@ -1,0 +1,118 @@
+"""torch.compile's cache: TorchInductor's own directory, or vLLM's torch_compile_cache around it.
+
+Whoever sets VLLM_CACHE_ROOT runs vLLM, and vLLM keeps its compile cache below it; it sets
+TORCHINDUCTOR_CACHE_DIR itself, in its own process, to a directory below that root. So
+VLLM_CACHE_ROOT wins over TORCHINDUCTOR_CACHE_DIR, also where we run inside the engine. Where vLLM
+runs with neither set, state the root; engine presets are a matter of their own.
+
+Loading executes code: pickles, Python wrappers, shared libraries.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Sequence
+
+from mx_artifacts.bundle.rules import PackRules
+from mx_artifacts.core.identity import SourceType
+from mx_artifacts.kinds.base import LITTER, CacheKind, Environment, RootRule
+from mx_artifacts.kinds.roots import (
+    VLLM_CACHE_ROOT,
+    below_temporary,
+    first_of,
+    from_variable,
+    user_name,
+)
+from mx_artifacts.kinds.triton_groups import is_key_directory, relocate_triton_groups
+
+_VLLM_HASH = re.compile(r"[0-9a-f]{10}")
+
+
+def _default_directory(env: Environment) -> Sequence[str]:
+    # As torch/_inductor/runtime/cache_dir_utils.py: getpass's variables, then the passwd entry,
+    # then the user id, which is what a container under a random user id gets.
+    name = user_name(env, ("LOGNAME", "USER", "LNAME", "USERNAME")) or f"uid_{os.getuid()}"
+    return ("torchinductor_" + re.sub(r'[\\/:*?"<>|]', "_", name),)
+
+
+def entry_of(path: str) -> str:
+    """Map a path to what is committed as one.
+
+    vLLM's hash directories go whole or not at all: its loader fails, and the engine does not
+    start, where one of the files that the directory names is missing. A Triton key directory is
+    one entry wherever it lies. All other files of Inductor stand for themselves.
+    """
+    parts = path.split("/")
+    if parts[0] == "torch_aot_compile":
+        return "/".join(parts[:2])
+    if _VLLM_HASH.fullmatch(parts[0]):
+        return parts[0]
+    for position, part in enumerate(parts[:-1]):
+        if is_key_directory(part):
+            return "/".join(parts[: position + 1])
+    return path
+
+
+KIND = CacheKind(
+    name="inductor",
+    source_type=SourceType.TORCH_COMPILE_CACHE,
+    title="torch.compile (TorchInductor, with vLLM's torch_compile_cache)",
+    roots=(
+        RootRule(
+            "",
+            first_of(
+                from_variable(VLLM_CACHE_ROOT, "torch_compile_cache"),
+                from_variable("TORCHINDUCTOR_CACHE_DIR"),
+                below_temporary(_default_directory),
+            ),
+        ),
+    ),
+    pack=PackRules(
+        exclude=(
+            *LITTER,
+            # 150 MB a file, tied to this very g++; lies in the default root only.
+            "precompiled_headers",
+            # Of vLLM: measured on this host, and an empty directory.
+            "gpu_p2p_access_cache_for_*.json",
+            "dummy_cache",
+        ),
+        entry_of=entry_of,
+    ),
+    identity_fields=(
+        "backend_framework",
+        "backend_framework_version",
+        "torch_version",
+        "cuda_version",
+        "triton_version",
+        "gpu_arch",
+    ),
+    engine_fields=(
+        "tensor_parallel_size",
+        "pipeline_parallel_size",
+        "expert_parallel_size",
+        "dtype",
+        "quantization",
+        "revision",
+        "compile_config_digest",
+    ),
+    extra_parameters=("triton_key",),
+    # Kernels for the CPU are built with -march=native, and neither Inductor's key nor the
+    # library's name tells the CPU: another one gives wrong results or crashes. The same holds on
+    # one machine for ATEN_CPU_CAPABILITY (shared/cache-facts.md, 2, g1 and h3). Inductor's key
+    # has the GPU's name beside its architecture.
+    strict_parameters=(
+        "machine",
+        "python_abi",
+        "libc",
+        "cpu_model",
+        "cpu_flags",
+        "aten_cpu_capability",
+        "gpu_name",
+    ),
+    # Inductor works without an engine, without Triton and, with a CPU build of torch, without GPU.
+    may_be_absent=frozenset(
+        {"backend_framework_version", "triton_version", "triton_key", "gpu_arch", "gpu_name"}
+    ),
+    fixups=(relocate_triton_groups,),
+)

@@ -1,0 +1,253 @@
+"""The probes: for each identity field or extra parameter, how its value is found on this node."""
+
+from __future__ import annotations
+
+import platform
+import re
+import shutil
+import sys
+import sysconfig
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from mx_artifacts.core.identity import BackendFramework
+from mx_artifacts.kinds import cuda_driver
+from mx_artifacts.kinds.base import ABSENT, Environment
+from mx_artifacts.kinds.installed import (
+    CannotProbe,
+    ComponentAbsent,
+    deep_gemm_key,
+    distribution_version,
+    run_for_json,
+    run_program,
+    torch_build,
+    triton_build,
+)
+
+_TOOL_TIMEOUT_SECONDS = 30.0
+
+
+@dataclass(frozen=True)
+class Fact:
+    """A value and where it comes from, for messages."""
+
+    value: str
+    origin: str
+
+
+@dataclass(frozen=True)
+class ProbeContext:
+    """What probes may look at.
+
+    Attributes:
+        env: the process environment.
+        device_index: the GPU that will run, as CUDA numbers it in this environment.
+        framework: the engine, as `NAME_OF_FRAMEWORK` has it, once known.
+        cpu_build_has_no_gpu_code: a CPU-only torch rules out GPU code in this kind of cache.
+    """
+
+    env: Environment
+    device_index: int = 0
+    framework: str = ""
+    cpu_build_has_no_gpu_code: bool = False
+
+
+Probe = Callable[[ProbeContext], Fact]
+"""Raises CannotProbe, or ComponentAbsent where the component is known not to be there."""
+
+
+# --- the engine ----------------------------------------------------------------------------------
+
+NAME_OF_FRAMEWORK = {
+    BackendFramework.UNKNOWN: ABSENT,
+    BackendFramework.VLLM: "vllm",
+    BackendFramework.SGLANG: "sglang",
+    BackendFramework.TRT_LLM: "trt_llm",
+}
+_DISTRIBUTION_OF_FRAMEWORK = {"vllm": "vllm", "sglang": "sglang", "trt_llm": "tensorrt-llm"}
+
+
+def _is_installed(distribution: str) -> bool:
+    try:
+        distribution_version(distribution)
+    except ComponentAbsent:
+        return False
+    except CannotProbe:
+        return True
+    return True
+
+
+def _backend_framework(context: ProbeContext) -> Fact:
+    found = [name for name, dist in _DISTRIBUTION_OF_FRAMEWORK.items() if _is_installed(dist)]
+    if len(found) > 1:
+        raise CannotProbe(f"{' and '.join(found)} are both installed")
+    if not found:
+        return Fact(ABSENT, "probed: no engine is installed")
+    return Fact(found[0], "probed: the only engine installed")
+
+
+def _backend_framework_version(context: ProbeContext) -> Fact:
+    if context.framework == ABSENT:
+        raise ComponentAbsent("no engine is installed")
+    if context.framework not in _DISTRIBUTION_OF_FRAMEWORK:
+        raise CannotProbe("the engine is not known")
+    return _distribution(_DISTRIBUTION_OF_FRAMEWORK[context.framework])(context)
+
+
+# --- libraries and tools -------------------------------------------------------------------------
+
+
+def _distribution(name: str) -> Probe:
+    return lambda context: Fact(distribution_version(name), f"probed: installed {name}")
+
+
+def _torch_version(context: ProbeContext) -> Fact:
+    return Fact(torch_build().version, "probed: torch/version.py")
+
+
+def _cuda_version(context: ProbeContext) -> Fact:
+    build = torch_build()
+    if not build.toolkit:
+        return Fact(ABSENT, "probed: torch is a CPU-only build")
+    return Fact(build.toolkit, "probed: torch/version.py")
+
+
+def _triton_version(context: ProbeContext) -> Fact:
+    return Fact(triton_build(context.env).version, "probed: triton.__version__")
+
+
+def _triton_key(context: ProbeContext) -> Fact:
+    return Fact(triton_build(context.env).key, "probed: triton's triton_key()")
+
+
+def _deep_gemm_jit_key(context: ProbeContext) -> Fact:
+    return Fact(deep_gemm_key(), "probed: digest of deep_gemm/include")
+
+
+def _ninja_version(context: ProbeContext) -> Fact:
+    program = shutil.which("ninja", path=context.env.get("PATH", ""))
+    if program is None:
+        raise ComponentAbsent("no ninja on PATH")
+    version = run_program(
+        (program, "--version"), context.env, timeout_seconds=_TOOL_TIMEOUT_SECONDS
+    )
+    return Fact(version, f"probed: {program} --version")
+
+
+# --- the GPU -------------------------------------------------------------------------------------
+
+
+def _gpu(key: str) -> Probe:
+    def probe(context: ProbeContext) -> Fact:
+        if context.cpu_build_has_no_gpu_code and torch_build().accelerator == "cpu":
+            raise ComponentAbsent("torch is a CPU-only build")
+        origin = f"CUDA driver, device {context.device_index}"
+        try:
+            device = run_for_json(
+                (sys.executable, "-I", cuda_driver.__file__, str(context.device_index)),
+                context.env,
+                timeout_seconds=_TOOL_TIMEOUT_SECONDS,
+            )
+        except CannotProbe as error:
+            raise CannotProbe(f"{origin}: {error}") from error
+        value = device.get(key) if isinstance(device, dict) else None
+        return Fact(str(value or ""), f"probed: {origin}")
+
+    return probe
+
+
+# --- the host ------------------------------------------------------------------------------------
+
+CPU_INFO = Path("/proc/cpuinfo")
+_MODEL_LINES = (  # x86, then Arm
+    *("vendor_id", "cpu family", "model", "stepping", "model name"),
+    *("CPU implementer", "CPU architecture", "CPU variant", "CPU part", "CPU revision"),
+)
+# Of x86's flags those from which -march=native chooses instructions; the kernel adds others of its
+# own, which differ from kernel to kernel on one CPU. Arm's "Features" are instructions all.
+_INSTRUCTION_FLAGS = re.compile(
+    r"mmx|mmxext|3dnow.*|sse.*|pni|ssse3|avx.*|fma4?|f16c|xop|tbm|bmi\d|abm|popcnt|movbe|adx|gfni"
+    r"|amx.*|v?aes|v?pclmulqdq|sha.*|sm3|sm4|cmov|cx16|lahf_lm|fsgsbase|rdrand|rdseed|rdpid"
+    r"|clflush.*|clwb|clzero|xsave.*|fxsr|3dnowprefetch|serialize|waitpkg|movdir.*|enqcmd|cldemote"
+)
+
+
+def _cpu_lines(text: str, name: str) -> list[str]:
+    """Return the different values that the processors state for `name`, in order."""
+    found = re.findall(rf"^{re.escape(name)}[ \t]*:[ \t]*(.*?)[ \t]*$", text, re.MULTILINE)
+    return list(dict.fromkeys(found))
+
+
+def cpu_model(text: str) -> str:
+    """Return the CPU's model from the text of /proc/cpuinfo; all of them where cores differ."""
+    values = {name: "/".join(_cpu_lines(text, name)) for name in _MODEL_LINES}
+    return ", ".join(f"{name} {value}" for name, value in values.items() if value)
+
+
+def cpu_flags(text: str) -> str:
+    """Return the instruction sets that every core has, sorted, from the text of /proc/cpuinfo."""
+    x86 = [frozenset(line.split()) for line in _cpu_lines(text, "flags")]
+    arm = [frozenset(line.split()) for line in _cpu_lines(text, "Features")]
+    common = frozenset.intersection(*(x86 or arm)) if x86 or arm else frozenset()
+    return " ".join(sorted(f for f in common if not x86 or _INSTRUCTION_FLAGS.fullmatch(f)))
+
+
+def _from_cpu_info(read: Callable[[str], str]) -> Probe:
+    def probe(context: ProbeContext) -> Fact:
+        try:
+            value = read(CPU_INFO.read_text(errors="replace"))
+        except OSError as error:
+            raise CannotProbe(f"{CPU_INFO}: {error}") from error
+        return Fact(value, f"probed: {CPU_INFO}")
+
+    return probe
+
+
+def _aten_cpu_capability(context: ProbeContext) -> Fact:
+    # Unset, torch takes what the CPU has; "default" is another thing, no vectors at all.
+    value = context.env.get("ATEN_CPU_CAPABILITY")
+    return Fact(value, "ATEN_CPU_CAPABILITY") if value else Fact("auto", "probed: not set")
+
+
+def _host(value: Callable[[], str], origin: str) -> Probe:
+    return lambda context: Fact(value(), f"probed: {origin}")
+
+
+PROBES: Mapping[str, Probe] = {
+    "backend_framework": _backend_framework,
+    "backend_framework_version": _backend_framework_version,
+    "torch_version": _torch_version,
+    "cuda_version": _cuda_version,
+    "triton_version": _triton_version,
+    "triton_key": _triton_key,
+    "deep_gemm_jit_key": _deep_gemm_jit_key,
+    "tilelang_version": _distribution("tilelang"),
+    "cutlass_dsl_version": _distribution("nvidia-cutlass-dsl"),
+    "flashinfer_version": _distribution("flashinfer-python"),
+    "tvm_ffi_version": _distribution("apache-tvm-ffi"),
+    "ninja_version": _ninja_version,
+    "gpu_arch": _gpu("arch"),
+    "gpu_name": _gpu("name"),
+    "sm_count": _gpu("sm_count"),
+    "machine": _host(platform.machine, "uname"),
+    "python_abi": _host(lambda: str(sysconfig.get_config_var("SOABI") or ""), "sysconfig SOABI"),
+    "libc": _host(lambda: "-".join(filter(None, platform.libc_ver())), "confstr"),
+    "cpu_model": _from_cpu_info(cpu_model),
+    "cpu_flags": _from_cpu_info(cpu_flags),
+    "aten_cpu_capability": _aten_cpu_capability,
+}
+
+
+def probe(name: str, context: ProbeContext) -> Fact:
+    """Return the value of the field or extra parameter `name`, never an empty one.
+
+    Raises:
+        CannotProbe, ComponentAbsent
+    """
+    if name not in PROBES:
+        raise CannotProbe("nothing here knows how to find it")
+    fact = PROBES[name](context)
+    if not fact.value.strip():
+        raise CannotProbe(f"{fact.origin.removeprefix('probed: ')} is empty")
+    return fact

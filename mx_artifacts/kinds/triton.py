@@ -1,0 +1,36 @@
+"""Triton's kernel cache: `<root>/<BASE32 of a SHA-256>/{<fn>.cubin, …, __grp__<fn>.json}`.
+
+A key directory is committed by its group file, which is written last and lists its children by
+absolute path (triton/runtime/cache.py); the fix-up rewrites those. `cuda_utils*.so` and
+`<fn>.autotune.json` have key directories of their own, without a group file.
+"""
+
+from __future__ import annotations
+
+from mx_artifacts.bundle.rules import PackRules, first_parts
+from mx_artifacts.core.identity import SourceType
+from mx_artifacts.kinds.base import LITTER, CacheKind, RootRule
+from mx_artifacts.kinds.roots import below_home, first_of, from_variable
+from mx_artifacts.kinds.triton_groups import relocate_triton_groups
+
+KIND = CacheKind(
+    name="triton",
+    source_type=SourceType.TRITON_CACHE,
+    title="Triton kernels",
+    roots=(
+        RootRule(
+            "",
+            first_of(
+                from_variable("TRITON_CACHE_DIR"),
+                from_variable("TRITON_HOME", ".triton", "cache"),
+                below_home(".triton", "cache"),
+            ),
+        ),
+    ),
+    pack=PackRules(exclude=LITTER, entry_of=first_parts(1)),
+    identity_fields=("backend_framework", "cuda_version", "triton_version", "gpu_arch"),
+    extra_parameters=("triton_key",),
+    # cuda_utils*.so is imported into the process.
+    strict_parameters=("machine", "python_abi", "libc"),
+    fixups=(relocate_triton_groups,),
+)

@@ -1,0 +1,41 @@
+"""TVM-FFI's inline modules: `<root>/<name>_<hash>/{main.cpp, build.ninja, *.o, <name>.so, …}`.
+
+The directory's name hashes the sources and flags; everything else is ninja's business, so mtimes
+and every file are kept (shared/cache-facts.md, 5).
+"""
+
+from __future__ import annotations
+
+from mx_artifacts.bundle.rules import PackRules, first_parts
+from mx_artifacts.core.identity import SourceType
+from mx_artifacts.kinds.base import LITTER, CacheKind, RootRule
+from mx_artifacts.kinds.roots import below_home, first_of, from_variable
+
+KIND = CacheKind(
+    name="tvm_ffi",
+    source_type=SourceType.TVM_FFI_CACHE,
+    title="TVM-FFI modules",
+    roots=(
+        RootRule("", first_of(from_variable("TVM_FFI_CACHE_DIR"), below_home(".cache", "tvm-ffi"))),
+    ),
+    pack=PackRules(exclude=LITTER, keep_mtimes=True, entry_of=first_parts(1)),
+    identity_fields=(
+        "backend_framework",
+        "backend_framework_version",
+        "torch_version",
+        "cuda_version",
+        "gpu_arch",
+    ),
+    engine_fields=(
+        "tensor_parallel_size",
+        "pipeline_parallel_size",
+        "expert_parallel_size",
+        "dtype",
+        "quantization",
+        "revision",
+        "compile_config_digest",
+    ),
+    extra_parameters=("tvm_ffi_version",),
+    strict_parameters=("machine", "libc", "ninja_version"),
+    may_be_absent=frozenset({"backend_framework_version"}),
+)

@@ -1,0 +1,55 @@
+"""The probes on this machine, compared with what the components say when they are imported."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from importlib.util import find_spec
+
+import pytest
+
+from mx_artifacts import settings
+from mx_artifacts.kinds import installed
+
+
+def say(code: str) -> object:
+    """Run `code` in a fresh process; return the JSON that it prints."""
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", f"import json, sys\n{code}"],
+        env=dict(settings.environment()),
+        capture_output=True,
+        text=True,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    return json.loads(done.stdout)
+
+
+def test_torch_says_the_same_when_it_is_imported():
+    build = installed.torch_build()
+    code = "import torch; print(json.dumps([str(torch.__version__), torch.version.cuda or '']))"
+    assert say(code) == [build.version, build.toolkit]
+
+
+def test_triton_says_the_same_when_it_is_imported():
+    if find_spec("triton") is None:
+        pytest.skip("triton is not installed")
+    build = installed.triton_build(settings.environment())
+    code = (
+        "import triton; from triton.runtime.cache import triton_key\n"
+        "print(json.dumps([triton.__version__, triton_key()]))"
+    )
+    assert say(code) == [build.version, build.key]
+
+
+def test_probing_imports_nothing_heavy():
+    code = (
+        "from mx_artifacts import settings\n"
+        "from mx_artifacts.kinds.identity import probe_identity\n"
+        "from mx_artifacts.kinds.registry import get_kind\n"
+        "stated = {'gpu_arch': 'none', 'gpu_name': 'none'}\n"
+        "env = settings.environment()\n"
+        "probe_identity(get_kind('inductor'), model_name='m', overrides=stated, env=env)\n"
+        "print(json.dumps(sorted({'torch', 'triton', 'numpy', 'grpc', 'nixl'} & set(sys.modules))))"
+    )
+    assert say(code) == []
