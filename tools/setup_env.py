@@ -71,7 +71,7 @@ def has(python: Path, module: str) -> bool:
 
 def pip_install(python: Path, *arguments: str) -> None:
     """Install quietly; what pip has to say of an error is seen."""
-    options = ["--quiet", "--disable-pip-version-check", "--no-input"]
+    options = ["-qq", "--disable-pip-version-check", "--no-input"]  # errors only
     environment = {**os.environ, "PIP_USER": "0"}  # no --user, whatever a pip.conf says
     command = [str(python), "-m", "pip", "install", *options, *arguments]
     if subprocess.run(command, env=environment, cwd=ROOT).returncode != 0:
