@@ -1,0 +1,77 @@
+# One task runner. Set-up is done when a target needs it, in .venv and .venvs only.
+
+.DELETE_ON_ERROR:
+.DEFAULT_GOAL := help
+
+# The first Python that is new enough; `make PYTHON=/path/to/python ...` takes another one.
+NEW_ENOUGH := import sys; sys.exit(sys.version_info < (3, 10))
+PYTHON ?= $(shell for python in python3 python python3.13 python3.12 python3.11 python3.10; do \
+	if $$python -c '$(NEW_ENOUGH)' 2>/dev/null; then echo $$python; exit; fi; done)
+
+BIN := .venv/bin
+READY := .venv/.ready
+DEV_READY := .venv/.ready-dev
+INTEROP_READY := .venvs/interop/.ready
+INTEROP_LOG := .venvs/interop.log
+SETUP := $(PYTHON) tools/setup_env.py
+
+.PHONY: help demo test interop check proto docs clean python interop-if-possible
+
+help:  ## Show this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' Makefile
+
+demo: $(READY)  ## Compile on one node, run without compiling on another (two minutes)
+	$(BIN)/mx-artifact demo
+
+test: $(DEV_READY) interop-if-possible  ## Run all tests, interoperation included
+	$(BIN)/python -m pytest
+
+interop: $(DEV_READY) $(INTEROP_READY)  ## Run only the tests against the reference package
+	$(BIN)/python -m pytest -m interop
+
+check: $(DEV_READY)  ## Lint, format, types, import contracts, generated files
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/python tools/generate_protos.py --check
+	$(BIN)/python tools/generate_docs.py --check
+
+proto: $(DEV_READY)  ## Generate mx_artifacts/wire/gen from proto/
+	$(BIN)/python tools/generate_protos.py
+
+docs: $(DEV_READY)  ## Generate the pages of docs/operations/
+	$(BIN)/python tools/generate_docs.py
+
+clean:  ## Remove environments and everything that was generated outside git
+	rm -rf .venv .venvs build dist .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf .coverage *.egg-info cli/*.egg-info
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# --- set-up: a stamp stands only for a set-up that went through -----------------------------------
+
+python:
+	@test -n "$(PYTHON)" || { echo "set-up failed: no Python 3.10 or newer was found." >&2; \
+		echo "Install one, or name it: make PYTHON=/path/to/python" >&2; exit 1; }
+
+$(READY): pyproject.toml tools/setup_env.py | python
+	@echo "setting up .venv (a minute, once)"
+	@$(SETUP) project .venv demo
+	@touch $@
+
+$(DEV_READY): $(READY)
+	@echo "adding what tests and checks need to .venv"
+	@$(SETUP) project .venv demo redis dev
+	@touch $@
+
+$(INTEROP_READY): tools/setup_env.py | python
+	@echo "setting up .venvs/interop, the reference package's environment (a minute, once)"
+	@mkdir -p .venvs
+	@$(SETUP) interop .venvs/interop
+	@touch $@
+
+# Without it, `make test` still tests all else and prints why the rest was skipped.
+interop-if-possible:
+	@mkdir -p .venvs
+	@$(MAKE) --no-print-directory $(INTEROP_READY) 2>$(INTEROP_LOG) || \
+		{ cat $(INTEROP_LOG) >&2; echo "interoperation tests will be skipped" >&2; }

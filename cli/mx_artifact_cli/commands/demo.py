@@ -1,0 +1,101 @@
+"""`mx-artifact demo`: the main job end to end, with real compilers and real processes."""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from mx_artifact_cli.options import Verb
+from mx_artifact_cli.output import Output
+from mx_artifact_cli.text import format_bytes, format_seconds
+from mx_artifacts import settings
+from mx_artifacts.clock import SYSTEM_CLOCK
+
+if TYPE_CHECKING:
+    from mx_artifact_cli.demo.processes import Processes
+    from mx_artifact_cli.demo.scenario import Comparison
+
+
+@click.command("demo", cls=Verb)
+@click.option(
+    "--kind",
+    "wanted",
+    multiple=True,
+    type=click.Choice(["inductor", "triton"]),
+    show_default=False,
+    help="Show this cache kind only; may be repeated. Default: all whose compiler is installed.",
+)
+@click.option("--keep", is_flag=True, help="Leave caches and logs, and say where they are.")
+@click.pass_obj
+def command(output: Output, wanted: tuple[str, ...], keep: bool) -> None:
+    """Compile on one node, run without compiling on another.
+
+    Compiles a small model with torch.compile, and Triton kernels, in one process; publishes the
+    caches; fetches and installs them elsewhere; runs the same again there. Both nodes are
+    directories of this machine. It fails if anything is compiled the second time.
+    """
+    from mx_artifact_cli.demo.requirements import check_compiler, runnable_kinds
+    from mx_artifact_cli.demo.scenario import Scenario
+
+    environment = settings.environment()
+    kinds, missing = runnable_kinds(wanted)
+    if "inductor" in kinds:
+        check_compiler(environment)
+    for kind in missing:
+        output.note(f"{kind} is left out: it is not installed (pip install 'mx-artifacts[demo]')")
+    with _workplace(keep) as (directory, processes):
+        if keep:
+            output.note(f"everything is kept in {directory}")
+        comparisons = Scenario(directory, kinds, processes, environment, output.note).play()
+    for comparison in comparisons:
+        comparison.check()
+    _show(output, comparisons)
+
+
+@contextlib.contextmanager
+def _workplace(keep: bool) -> Iterator[tuple[Path, Processes]]:
+    """Yield a directory and processes; both are gone afterwards, also after a signal."""
+    from mx_artifact_cli.demo.processes import Processes, one_interrupt, signals_held
+
+    with one_interrupt(), contextlib.ExitStack() as stack:
+        with signals_held():
+            directory = Path(tempfile.mkdtemp(prefix="mx-artifact-demo-"))
+            logs = directory / "logs"
+            logs.mkdir()
+            processes = Processes(logs, SYSTEM_CLOCK)
+
+            def end() -> None:
+                processes.close()
+                if directory.exists() and not keep:
+                    shutil.rmtree(directory)
+
+            # Twice: the one interrupt that there can be may cut the first short.
+            stack.callback(end)
+            stack.callback(end)
+        yield directory, processes
+
+
+def _show(output: Output, comparisons: list[Comparison]) -> None:
+    output.table(
+        ["kind", "jobs", "hits", "misses", "cold", "warm", "speed-up", "moved"],
+        [
+            [
+                each.warm.kind,
+                each.warm.jobs,
+                each.warm.hits,
+                each.warm.misses,
+                format_seconds(each.cold.seconds),
+                format_seconds(each.warm.seconds),
+                f"{each.cold.seconds / each.warm.seconds:.1f} x",
+                f"{each.files} files, {format_bytes(each.total_bytes)}",
+            ]
+            for each in comparisons
+        ],
+    )
+    output.result({"kinds": [each.as_dict() for each in comparisons]})

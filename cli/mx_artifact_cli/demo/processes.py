@@ -1,0 +1,200 @@
+"""Children that end with us, whatever happens: each in a session of its own, output in files.
+
+Not thread-safe: signals are held back around a fork, which protects a process of one thread.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import json
+import os
+import shlex
+import signal
+import subprocess
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+from mx_artifacts.clock import Clock
+from mx_artifacts.errors import MxArtifactsError
+
+POLL_SECONDS = 0.05
+STOP_SECONDS = 30.0
+"""For a server to end in order after SIGTERM: its grace for readers is shorter."""
+STDERR_LINES = 15
+"""Last lines of a failed process that its error shows."""
+
+_SIGNALS = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP}
+_PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36  # <linux/prctl.h>
+
+
+@contextlib.contextmanager
+def one_interrupt() -> Iterator[None]:
+    """Let the first signal raise KeyboardInterrupt; later ones stay pending until the end."""
+
+    def on_signal(number: int, frame: FrameType | None) -> None:
+        signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
+        raise KeyboardInterrupt
+
+    previous = {
+        number: signal.signal(number, on_signal)
+        for number in _SIGNALS
+        if signal.getsignal(number) != signal.SIG_IGN  # nohup stays nohup
+    }
+    try:
+        yield
+    finally:
+        for number, handler in previous.items():
+            signal.signal(number, handler)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
+
+
+@contextlib.contextmanager
+def signals_held() -> Iterator[None]:
+    """Keep signals pending, so that what is made and its clean-up come as one."""
+    previous = signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, previous)
+
+
+@dataclass(frozen=True)
+class Child:
+    """A started process. `name` is for messages; it may still run or have ended."""
+
+    name: str
+    command: Sequence[str]
+    popen: subprocess.Popen[bytes]
+    stdout: Path
+    stderr: Path
+
+    def exited(self) -> int | None:
+        """Return the exit code, or None while it runs. The process is not reaped."""
+        options = os.WEXITED | os.WNOHANG | os.WNOWAIT
+        ended = os.waitid(os.P_PID, self.popen.pid, options)
+        if ended is None:
+            return None
+        return ended.si_status if ended.si_code == os.CLD_EXITED else -ended.si_status
+
+    def result_record(self) -> dict[str, Any] | None:
+        """Return the last record of a `--format jsonl` process, once it has printed it."""
+        for line in self.stdout.read_text(encoding="utf-8").splitlines(keepends=True):
+            if line.endswith("\n") and line.startswith("{"):
+                record: dict[str, Any] = json.loads(line)
+                if record.get("event") == "result":
+                    return record
+        return None
+
+    def failure(self, what: str) -> MxArtifactsError:
+        """Return the error that says what went wrong, with which command, and its last words."""
+        said = self.stderr.read_text(encoding="utf-8", errors="replace").splitlines()
+        return MxArtifactsError(
+            "\n  ".join([f"{self.name}: {what}", shlex.join(self.command), *said[-STDERR_LINES:]]),
+            hint="run it again with --keep and look at the logs",
+        )
+
+
+class Processes:
+    """Starts children and ends them all, with everything they started, when it is closed."""
+
+    def __init__(self, logs: Path, clock: Clock) -> None:
+        self._logs = logs
+        self._clock = clock
+        self._alive: list[Child] = []
+        self._prctl = ctypes.CDLL(None).prctl
+        # What a child leaves behind when it dies becomes ours, to be waited for.
+        self._prctl(_PR_SET_CHILD_SUBREAPER, 1)
+
+    def start(self, name: str, command: Sequence[str], environment: Mapping[str, str]) -> Child:
+        """Start a child; stdout and stderr go to `<logs>/<name>.{out,err}`."""
+        out, err = self._logs / f"{name}.out", self._logs / f"{name}.err"
+        with out.open("wb") as stdout, err.open("wb") as stderr, signals_held():
+            popen = subprocess.Popen(
+                command,
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=stdout,
+                stderr=stderr,
+                start_new_session=True,
+                preexec_fn=self._set_up_child,
+            )
+            child = Child(name, command, popen, out, err)
+            self._alive.append(child)
+        return child
+
+    def _set_up_child(self) -> None:
+        self._prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)  # for a parent that is killed itself
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
+
+    def run(
+        self,
+        name: str,
+        command: Sequence[str],
+        environment: Mapping[str, str],
+        timeout_seconds: float,
+    ) -> Child:
+        """Run a child to its end.
+
+        Raises:
+            MxArtifactsError: it failed or took too long.
+        """
+        child = self.start(name, command, environment)
+        self._expect_success(child, timeout_seconds)
+        return child
+
+    def ready(self, child: Child, timeout_seconds: float) -> dict[str, Any]:
+        """Wait for the record by which a serving `mx-artifact` says that it serves.
+
+        Raises:
+            MxArtifactsError: it ended instead, or took too long.
+        """
+
+        def served() -> dict[str, Any] | None:
+            code, record = child.exited(), child.result_record()
+            if code is not None:
+                raise child.failure(f"ended with exit code {code} before it served")
+            return record
+
+        return self._wait(child, served, timeout_seconds)
+
+    def stop(self, child: Child) -> None:
+        """Send SIGTERM and expect an orderly end.
+
+        Raises:
+            MxArtifactsError: its exit code is not 0, or it went on.
+        """
+        child.popen.send_signal(signal.SIGTERM)
+        self._expect_success(child, STOP_SECONDS)
+
+    def close(self) -> None:
+        """Kill what still runs, each child with its whole process group. Idempotent."""
+        while self._alive:
+            self._end(self._alive[-1])
+
+    def _expect_success(self, child: Child, timeout_seconds: float) -> None:
+        code = self._wait(child, child.exited, timeout_seconds)
+        self._end(child)
+        if code != 0:
+            how = f"exit code {code}" if code > 0 else f"signal {-code}"
+            raise child.failure(f"ended with {how}")
+
+    def _wait(self, child: Child, poll: Callable[[], Any], timeout_seconds: float) -> Any:
+        deadline = self._clock.monotonic() + timeout_seconds
+        while (answer := poll()) is None:
+            if self._clock.monotonic() > deadline:
+                raise child.failure(f"took longer than {timeout_seconds:.0f} s")
+            self._clock.sleep(POLL_SECONDS)
+        return answer
+
+    def _end(self, child: Child) -> None:
+        # The leader is not reaped yet, so its group's number cannot belong to a stranger.
+        os.killpg(child.popen.pid, signal.SIGKILL)
+        child.popen.wait()
+        with contextlib.suppress(ChildProcessError):  # until none of the group is left
+            while True:
+                os.waitpid(-child.popen.pid, 0)
+        self._alive.remove(child)
