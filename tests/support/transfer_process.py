@@ -15,9 +15,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from mx_artifacts.observability.events import Event
 from mx_artifacts.transfer.engine import fetch_artifact
-from mx_artifacts.transport.base import Transport
+from mx_artifacts.transport.base import PendingRead, Transport
 from mx_artifacts.transport.faults import FaultyTransport, Stall
 from mx_artifacts.transport.registry import create_transport
 from tests.support.artifacts import CHUNK_SIZE, SOURCE_ID, SealedArtifact, make_artifact, serving
@@ -84,23 +83,31 @@ def _source(directory: str) -> None:
         sys.stdin.read()
 
 
+class _TellingTransport(FaultyTransport):
+    """Says when the read numbered `stalled` was posted; it stalls for good."""
+
+    def __init__(self, stalled: int) -> None:
+        super().__init__(new_nixl_agent("target"), {stalled: Stall()})
+        self._reads_left = stalled
+
+    def post_read(self, *arguments: Any) -> PendingRead:
+        read = super().post_read(*arguments)
+        self._reads_left -= 1
+        if self._reads_left == 0:
+            _say(stalled=True)
+        return read
+
+
 def _target(endpoint: str, directory: str, stalled_read: str) -> None:
-    """Fetch one chunk after the other; say so after each; stall for good at one of them."""
-
-    def report(event: Event) -> None:
-        if event.name == "transfer.chunk":
-            _say(chunk=True)
-
-    transport = FaultyTransport(new_nixl_agent("target"), {int(stalled_read): Stall()})
+    """Fetch one chunk after the other, until it stalls."""
     fetch_artifact(
         endpoint,
         SOURCE_ID,
         "",
-        transport,
+        _TellingTransport(int(stalled_read)),
         Path(directory),
         timeout_seconds=600,
         max_inflight_chunks=1,
-        events=report,
     )
 
 
