@@ -15,7 +15,7 @@ from mx_artifacts.client.central import CentralClient
 from mx_artifacts.clock import SYSTEM_CLOCK, Clock
 from mx_artifacts.core.identity import SourceIdentity
 from mx_artifacts.errors import DiscoveryError, MetadataError
-from mx_artifacts.install.commit import InstallReport
+from mx_artifacts.install.base import InstallReport
 from mx_artifacts.kinds.base import CacheKind
 from mx_artifacts.observability.events import Event, EventSink, drop
 from mx_artifacts.transfer.select import ordering

@@ -13,7 +13,7 @@ from mx_artifacts.client.central import CentralClient
 from mx_artifacts.core.identity import SourceIdentity, SourceType
 from mx_artifacts.core.manifest import ArtifactManifest
 from mx_artifacts.core.sources import ArtifactSummary
-from mx_artifacts.install.commit import InstallReport
+from mx_artifacts.install.base import InstallReport
 from mx_artifacts.transport.base import Transport
 
 DEFAULT_MAX_INFLIGHT_CHUNKS = 4

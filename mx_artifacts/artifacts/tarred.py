@@ -31,12 +31,8 @@ from mx_artifacts.errors import (
     TransferFailedError,
     TransportUnavailableError,
 )
-from mx_artifacts.install.commit import (
-    ArtifactOrigin,
-    InstallReport,
-    RootInstall,
-    install_artifact,
-)
+from mx_artifacts.install.base import ArtifactOrigin, InstallReport, RootInstall
+from mx_artifacts.install.installer import install_artifact
 from mx_artifacts.kinds.base import CacheKind
 from mx_artifacts.kinds.registry import kind_of
 from mx_artifacts.observability.events import Event, EventSink, drop
@@ -106,10 +102,12 @@ class TarredP2PArtifactTransfer:
         packed: list[PackedRoot] = []
         files: dict[str, Path] = {}
         for root in self.roots:
-            if root.optional and not _holds_something(root.source_root):
-                continue
             bundle = directory / self._bundle_name(root)
-            report = pack_tree(root.source_root, bundle, self.cache_kind.pack)
+            # An optional root that is absent travels as an empty bundle, since targets of the
+            # reference refuse an artifact that lacks one.
+            report = pack_tree(
+                root.source_root, bundle, self.cache_kind.pack, optional=root.optional
+            )
             packed.append(PackedRoot(root.name, root.source_root, report))
             files[self._logical_path(root)] = bundle
             self.events(Event("seal.packed", {"root": root.source_root, "report": report}))
@@ -277,10 +275,3 @@ class TarredP2PArtifactTransfer:
             )
         finally:
             staged.close()
-
-
-def _holds_something(root: Path) -> bool:
-    try:
-        return next(root.iterdir(), None) is not None
-    except OSError:
-        return False

@@ -18,7 +18,9 @@ RANK = 3
 def listed(client: MxClient, **filters: Any) -> list[list[Any]]:
     """List sources; one with an unknown status filter is never in it."""
     instances = client.list_sources(**filters).instances
-    return [[ref.mx_source_id, ref.worker_id, ref.worker_rank, ref.accelerator] for ref in instances]
+    return [
+        [ref.mx_source_id, ref.worker_id, ref.worker_rank, ref.accelerator] for ref in instances
+    ]
 
 
 def main() -> None:

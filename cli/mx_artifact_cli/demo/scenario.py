@@ -1,8 +1,8 @@
 """The main job of this project, played through once with real processes.
 
-    1  node A compiles, its caches empty          4  node B fetches and installs
-    2  the central server starts                  5  node B runs the same, A's caches out of reach
-    3  node A publishes what it compiled          6  publisher and server end in order
+1  node A compiles, its caches empty          4  node B fetches and installs
+2  the central server starts                  5  node B runs the same, A's caches out of reach
+3  node A publishes what it compiled          6  publisher and server end in order
 """
 
 from __future__ import annotations
