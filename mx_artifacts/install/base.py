@@ -1,0 +1,73 @@
+"""What is installed and what came of it: the values that cross the border of this package."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from mx_artifacts.kinds.base import Fixup
+
+
+@dataclass(frozen=True)
+class ArtifactOrigin:
+    """Which artifact is installed, and who delivered it; kept in the receipt."""
+
+    artifact_id: str
+    mx_source_id: str
+    worker_id: str
+    endpoint: str
+    kind: str
+
+
+@dataclass(frozen=True)
+class RootInstall:
+    """One cache root and the bundle that goes there.
+
+    Attributes:
+        name: "" for the kind's primary root, else the root's name.
+        root: where the engine looks; need not exist. It may itself be a symbolic link.
+        bundle: a tar whose bytes the caller has verified; never changed.
+        entry_of: maps a relative path to its entry, as in `PackRules`.
+        fixups: run in order on the staged tree.
+    """
+
+    name: str
+    root: Path
+    bundle: Path
+    entry_of: Callable[[str], str]
+    fixups: tuple[Fixup, ...] = ()
+
+
+@dataclass(frozen=True)
+class RootReport:
+    """What happened to one root; entries are "/"-separated paths below it.
+
+    Attributes:
+        root: the root with links resolved.
+        installed: entries that were moved in, replaced ones among them.
+        kept: entries that stood there before and won.
+        dropped: entries that were left out, and why.
+        files: how many files the installed entries have.
+        bytes: their sizes, summed [bytes].
+    """
+
+    root: Path
+    installed: tuple[str, ...]
+    kept: tuple[str, ...]
+    dropped: Mapping[str, str]
+    files: int
+    bytes: int
+
+
+@dataclass(frozen=True)
+class InstallReport:
+    """The outcome of `install_artifact`, one `RootReport` for each root in the caller's order."""
+
+    receipt_path: Path
+    roots: tuple[RootReport, ...]
+
+    @property
+    def unchanged(self) -> bool:
+        """True when every root already had every entry, so that nothing was written to it."""
+        return not any(root.installed for root in self.roots)

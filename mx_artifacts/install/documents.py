@@ -1,0 +1,50 @@
+"""Read the JSON files of a workspace with suspicion: they may be torn, old or edited."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+
+def read_object(path: Path) -> Mapping[str, Any]:
+    """Return the JSON object in `path`.
+
+    Raises:
+        OSError: it cannot be read.
+        ValueError: it holds no JSON object.
+    """
+    document = json.loads(path.read_bytes())
+    if not isinstance(document, dict):
+        raise ValueError("not a JSON object")
+    return document
+
+
+def field_of(document: Mapping[str, Any], name: str, kind: type[T]) -> T:
+    """Return the field `name`, which must be exactly of type `kind`.
+
+    Raises:
+        ValueError: it is missing or of another type.
+    """
+    value = document.get(name) if isinstance(document, dict) else None
+    if type(value) is not kind:  # isinstance would take True for an int
+        raise ValueError(f"{name!r} is not a {kind.__name__}")
+    return value
+
+
+def texts_of(document: Mapping[str, Any], name: str) -> tuple[str, ...]:
+    """Return the field `name`, a list of strings. Raises ValueError when it is not."""
+    values: list[Any] = field_of(document, name, list)
+    if not all(isinstance(value, str) for value in values):
+        raise ValueError(f"{name!r} holds something that is not text")
+    return tuple(values)
+
+
+def relative_path(text: str) -> str:
+    """Return `text` when it is a normalised path that cannot leave its root, else ValueError."""
+    if "\0" in text or any(part in ("", ".", "..") for part in text.split("/")):
+        raise ValueError(f"{text!r} is not a normalised relative path")
+    return text

@@ -1,0 +1,43 @@
+"""Group the files of a tree into entries, the units that are installed, kept or dropped whole."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from mx_artifacts.errors import InstallError, UnsafePathError
+from mx_artifacts.install.workspace import PREFIX
+
+
+def group_entries(leaves: Iterable[str], entry_of: Callable[[str], str]) -> dict[str, list[str]]:
+    """Return the entries in sorted order, each with its leaves (files and empty directories).
+
+    Raises:
+        UnsafePathError: a leaf would lie in the installer's own workspace.
+        InstallError: `entry_of` names no ancestor of a leaf, or an entry within another entry.
+    """
+    entries: dict[str, list[str]] = {}
+    for leaf in sorted(leaves):
+        if leaf.startswith(PREFIX):
+            raise UnsafePathError(f"the bundle holds {leaf!r}, a name of the installer itself")
+        entry = entry_of(leaf)
+        if not entry or not f"{leaf}/".startswith(f"{entry}/"):
+            raise InstallError(f"the kind's rule maps {leaf!r} to {entry!r}, which is not above it")
+        entries.setdefault(entry, []).append(leaf)
+    for entry in entries:
+        above = next((a for a in ancestors(entry) if a in entries), None)
+        if above is not None:
+            raise InstallError(f"the kind's rule makes {entry!r} an entry within {above!r}")
+    return entries
+
+
+def ancestors(path: str) -> list[str]:
+    """Return the directories above `path`, outermost first: a/b/c gives a, a/b."""
+    parts = path.split("/")
+    return ["/".join(parts[:count]) for count in range(1, len(parts))]
+
+
+def leaves_of(files: Iterable[str], directories: Iterable[str]) -> list[str]:
+    """Return the files and those directories that nothing lies in."""
+    files, directories = list(files), list(directories)
+    filled = {above for path in (*files, *directories) for above in ancestors(path)}
+    return files + [directory for directory in directories if directory not in filled]

@@ -1,0 +1,213 @@
+"""Install an artifact into its cache roots: all of it or nothing, under the roots' locks.
+
+The life of an install: find each root's workspace, lock, settle what a dead installer left, look at
+what is there already, check the space, stage, commit root by root, write the receipt, settle.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from mx_artifacts.bundle.scan import BundleMember, scan_bundle
+from mx_artifacts.clock import SYSTEM_CLOCK, Clock
+from mx_artifacts.errors import ConfigurationError, RollbackFailedError
+from mx_artifacts.install.access import Access
+from mx_artifacts.install.base import ArtifactOrigin, InstallReport, RootInstall, RootReport
+from mx_artifacts.install.commit import Committer, Outcome, settle
+from mx_artifacts.install.entries import group_entries, leaves_of
+from mx_artifacts.install.lock import locked
+from mx_artifacts.install.plan import has_all
+from mx_artifacts.install.receipt import (
+    InstalledEntry,
+    Receipt,
+    RootReceipt,
+    format_time,
+    new_receipt_path,
+    receipts_of,
+    save_receipt,
+)
+from mx_artifacts.install.space import Need, os_errors_translated, require_space
+from mx_artifacts.install.staging import StagedTree, stage
+from mx_artifacts.install.workspace import Workspace, open_workspace
+from mx_artifacts.observability.events import Event, EventSink, drop
+
+
+def install_artifact(
+    roots: Sequence[RootInstall],
+    *,
+    artifact: ArtifactOrigin,
+    replace: bool = False,
+    lock_timeout_seconds: float,
+    clock: Clock = SYSTEM_CLOCK,
+    events: EventSink = drop,
+) -> InstallReport:
+    """Install every root's bundle; on any failure all roots are as they were.
+
+    A root that is absent or empty appears whole, at once. Else each entry does: one that stands
+    there already is kept, or with `replace` swapped as a whole. A reader sees the old or the new
+    entry, never a mixture, also when this process is killed; the next install into the root then
+    takes back what was half done. An artifact that is there already changes nothing and gives
+    the receipt of its first install.
+
+    `roots` holds at least one, the primary root first (the receipt is kept with it). Bundles are
+    only read. Blocks; any thread. The events `install.*` tell each step.
+
+    Raises:
+        InstallLockedError: another installer holds a root for longer than `lock_timeout_seconds`.
+        NoSpaceError: a file system is, or would become, full.
+        UnsafePathError: the bundle, or a link below a root, would lead outside.
+        BundleError, RelocationError, InstallVerificationError: this artifact cannot go here.
+        RollbackFailedError: the changes could not all be taken back.
+        ConfigurationError: two roots are one directory.
+        InstallError: anything else that the operating system refuses.
+    """
+    with os_errors_translated(f"install into {', '.join(str(root.root) for root in roots)}"):
+        targets = [_Target(root, open_workspace(root.root)) for root in roots]
+        _require_distinct(targets)
+        with locked([t.workspace.lock for t in targets], lock_timeout_seconds, clock):
+            install = _Install(targets, artifact, replace, clock, events)
+            try:
+                return install.run()
+            except BaseException:
+                install.settle()
+                raise
+
+
+_NOTHING_YET = Outcome(frozenset(), (), {})
+
+
+@dataclass
+class _Target:
+    """One root on its way through an install."""
+
+    install: RootInstall
+    workspace: Workspace
+    members: list[BundleMember] = field(default_factory=list)
+    staged: StagedTree | None = None
+    outcome: Outcome = _NOTHING_YET
+
+    def entries_of_bundle(self) -> list[str]:
+        files = [member.path for member in self.members if not member.is_dir]
+        directories = [member.path for member in self.members if member.is_dir]
+        return list(group_entries(leaves_of(files, directories), self.install.entry_of))
+
+    @property
+    def installed(self) -> tuple[InstalledEntry, ...]:
+        entries = self.staged.entries if self.staged is not None else ()
+        return tuple(entry for entry in entries if entry.entry in self.outcome.installed)
+
+    @property
+    def dropped(self) -> Mapping[str, str]:
+        return {**(self.staged.dropped if self.staged else {}), **self.outcome.blocked}
+
+
+@dataclass
+class _Install:
+    targets: Sequence[_Target]
+    artifact: ArtifactOrigin
+    replace: bool
+    clock: Clock
+    events: EventSink
+
+    def run(self) -> InstallReport:
+        self._tell("locked", roots=[str(target.workspace.root) for target in self.targets])
+        self.settle()  # what an installer that was killed left
+        self._stage()
+        receipt_path = self._commit()
+        self.settle()
+        return InstallReport(receipt_path, tuple(map(_report, self.targets)))
+
+    def settle(self) -> None:
+        """Bring every root to rest: after the receipt forward, before it back."""
+        failures = [self._settle_root(target.workspace) for target in self._inner_first()]
+        for failure in failures:
+            if failure is not None:
+                raise failure
+
+    def _settle_root(self, workspace: Workspace) -> RollbackFailedError | None:
+        try:
+            taken_back = settle(workspace)
+        except RollbackFailedError as error:
+            return error  # the other roots are settled all the same
+        self._tell("settled", root=str(workspace.root), taken_back=taken_back)
+        return None
+
+    def _inner_first(self) -> list[_Target]:
+        """Undo order: what was moved into a root that lies in another root goes first."""
+        return sorted(self.targets, key=lambda target: target.workspace.root, reverse=True)
+
+    def _stage(self) -> None:
+        """Stage every root that lacks an entry; scan and measure all before the first byte."""
+        todo = []
+        for target in self.targets:
+            with open(target.install.bundle, "rb") as file:
+                target.members = scan_bundle(file)
+            entries = target.entries_of_bundle()
+            if has_all(target.workspace.root, entries) and not self.replace:
+                target.outcome = Outcome(frozenset(), tuple(entries), {})
+            else:
+                todo.append(target)
+        require_space(
+            Need(target.workspace.staging, tuple(member.size for member in target.members))
+            for target in todo
+        )
+        for target in todo:
+            access = Access.of(target.workspace.root)
+            target.staged = stage(target.install, target.workspace, access)
+            self._tell("staged", root=str(target.workspace.root), files=len(target.members))
+
+    def _commit(self) -> Path:
+        directory, artifact_id = self.targets[0].workspace.receipts, self.artifact.artifact_id
+        now_seconds = self.clock.now()
+        path = new_receipt_path(directory, artifact_id, now_seconds)
+        committer = Committer(path, self.replace, self.events)
+        for target in self.targets:
+            if target.staged is not None:
+                access = Access.of(target.workspace.root)
+                target.outcome = committer.commit(target.workspace, target.staged, access)
+        if not any(target.outcome.installed for target in self.targets):
+            for earlier, _ in receipts_of(directory, artifact_id):
+                return earlier
+        roots = tuple(map(_root_receipt, self.targets))
+        save_receipt(path, Receipt(self.artifact, format_time(now_seconds), roots))
+        self._tell("receipt", path=str(path))
+        return path
+
+    def _tell(self, what: str, **fields: object) -> None:
+        self.events(Event(f"install.{what}", fields))
+
+
+def _require_distinct(targets: Sequence[_Target]) -> None:
+    seen: dict[Path, Path] = {}
+    for target in targets:
+        other = seen.get(target.workspace.root)
+        if other is not None:
+            raise ConfigurationError(
+                f"the roots {other} and {target.install.root} are one directory",
+                hint="give each root of the artifact a directory of its own",
+            )
+        seen[target.workspace.root] = target.install.root
+
+
+def _root_receipt(target: _Target) -> RootReceipt:
+    return RootReceipt(
+        name=target.install.name,
+        root=str(target.workspace.root),
+        installed=target.installed,
+        kept=target.outcome.kept,
+        dropped=target.dropped,
+    )
+
+
+def _report(target: _Target) -> RootReport:
+    files = [file for entry in target.installed for file in entry.files]
+    return RootReport(
+        root=target.workspace.root,
+        installed=tuple(entry.entry for entry in target.installed),
+        kept=target.outcome.kept,
+        dropped=target.dropped,
+        files=len(files),
+        bytes=sum(file.size for file in files),
+    )

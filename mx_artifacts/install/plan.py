@@ -1,0 +1,93 @@
+"""Decide what of a staged tree moves into its root, without moving anything."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from mx_artifacts.install.entries import ancestors
+from mx_artifacts.install.files import inode_of, open_parent
+from mx_artifacts.install.journal import EmptyRoot, Move
+from mx_artifacts.install.staging import StagedTree
+from mx_artifacts.install.workspace import Workspace
+
+
+@dataclass
+class Plan:
+    """The moves of one root, the entries that stay as they are, and those that cannot go in."""
+
+    moves: list[Move] = field(default_factory=list)
+    new_directories: list[str] = field(default_factory=list)
+    kept: list[str] = field(default_factory=list)
+    blocked: dict[str, str] = field(default_factory=dict)
+    empty_root: EmptyRoot | None = None
+
+
+def has_all(root: Path, entries: Iterable[str]) -> bool:
+    """Return whether every entry stands in `root`. Raises UnsafePathError when a link is met."""
+    return all(_stands(root, entry) is True for entry in entries)
+
+
+def plan_whole(workspace: Workspace, staged: StagedTree) -> Plan | None:
+    """Plan one rename of the whole tree, which readers see at once; None when that cannot be.
+
+    It can when the root is absent, or is an empty directory whose owner and mode the staged tree
+    can take on.
+    """
+    if workspace.is_inside:
+        return None
+    empty_root = None
+    if os.path.lexists(workspace.root):
+        if os.listdir(workspace.root):
+            return None
+        found = workspace.root.stat()
+        empty_root = EmptyRoot(stat.S_IMODE(found.st_mode), found.st_uid, found.st_gid)
+        try:
+            os.chown(staged.directory, empty_root.uid, empty_root.gid)
+        except PermissionError:
+            return None
+        os.chmod(staged.directory, empty_root.mode)
+    inode = staged.directory.lstat().st_ino
+    return Plan(moves=[Move("", inode, replaces=False)], empty_root=empty_root)
+
+
+def plan_entries(workspace: Workspace, staged: StagedTree, replace: bool) -> Plan:
+    """Plan one rename for each entry that is new, or, with `replace`, for every entry.
+
+    Raises:
+        UnsafePathError: a symbolic link stands on the way to an entry.
+    """
+    plan = Plan()
+    planned: set[str] = set()
+    for entry in (staged_entry.entry for staged_entry in staged.entries):
+        stands = _stands(workspace.root, entry)
+        if stands is None:
+            plan.blocked[entry] = "the root has a file where this entry needs a directory"
+        elif stands and not replace:
+            plan.kept.append(entry)
+        else:
+            inode = inode_of(staged.directory / entry)
+            assert inode is not None, "entries are made from what is staged"
+            plan.moves.append(Move(entry, inode, replaces=stands))
+            missing = [
+                above
+                for above in ancestors(entry)
+                if above not in planned and inode_of(workspace.root / above) is None
+            ]
+            planned.update(missing)
+            plan.new_directories.extend(missing)
+    return plan
+
+
+def _stands(root: Path, entry: str) -> bool | None:
+    """Return whether something stands at `entry`; None when a file is in its way."""
+    try:
+        with open_parent(root, entry) as (parent_fd, name):
+            return inode_of(name, dir_fd=parent_fd) is not None
+    except FileNotFoundError:
+        return False
+    except NotADirectoryError:
+        return None

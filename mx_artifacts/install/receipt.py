@@ -1,0 +1,161 @@
+"""The receipt: what was installed, from whom, when. It is the commit point of an install.
+
+Receipts stay in the workspace of the artifact's first root. A root's later fate (was a file changed
+or removed since?) is told by comparing it with the receipt.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any
+
+from mx_artifacts.errors import InstallError
+from mx_artifacts.install.base import ArtifactOrigin
+from mx_artifacts.install.documents import field_of, read_object, relative_path, texts_of
+from mx_artifacts.install.files import write_json
+
+FORMAT_VERSION = 1
+_SHA256 = re.compile(r"[0-9a-f]{64}")
+
+
+@dataclass(frozen=True)
+class InstalledFile:
+    """A file as it was installed: path below the root, size [bytes], mode bits, mtime [ns].
+
+    SHA-256 rather than CRC32C because it costs little here (measured: 0.7 s/GiB, at 5,000 small
+    files 31 against 18 us a file) and any `sha256sum` can check it.
+    """
+
+    path: str
+    size: int
+    mode: int
+    mtime_ns: int
+    sha256: str
+
+
+@dataclass(frozen=True)
+class InstalledEntry:
+    """An entry that was moved in, with its files."""
+
+    entry: str
+    files: tuple[InstalledFile, ...]
+
+
+@dataclass(frozen=True)
+class RootReceipt:
+    """One root; see `RootReport`."""
+
+    name: str
+    root: str
+    installed: tuple[InstalledEntry, ...]
+    kept: tuple[str, ...]
+    dropped: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class Receipt:
+    """One install of one artifact. `installed_at` is UTC, ISO 8601."""
+
+    artifact: ArtifactOrigin
+    installed_at: str
+    roots: tuple[RootReceipt, ...]
+    format_version: int = FORMAT_VERSION
+
+
+def new_receipt_path(directory: Path, artifact_id: str, now_seconds: float) -> Path:
+    """Return a name that is free in `directory`; names sort by time. Under the root's lock."""
+    moment = datetime.fromtimestamp(now_seconds, timezone.utc).strftime("%Y%m%dT%H%M%SZ")
+    stem = f"{moment}-{artifact_id[:12]}"
+    path, count = directory / f"{stem}.json", 1
+    while path.exists():
+        count += 1
+        path = directory / f"{stem}.{count}.json"
+    return path
+
+
+def format_time(now_seconds: float) -> str:
+    """Return `now_seconds` since the epoch as UTC in ISO 8601."""
+    return datetime.fromtimestamp(now_seconds, timezone.utc).isoformat(timespec="milliseconds")
+
+
+def save_receipt(path: Path, receipt: Receipt) -> None:
+    """Write the receipt durably. Raises OSError."""
+    write_json(path, asdict(receipt))
+
+
+def load_receipt(path: Path) -> Receipt:
+    """Read and check a receipt.
+
+    Raises:
+        InstallError: it cannot be read, or is damaged; names the file and the field.
+    """
+    try:
+        return _receipt(read_object(path))
+    except (OSError, ValueError) as error:
+        raise InstallError(
+            f"{path} is not a valid receipt: {error}", hint=f"remove {path}, or restore it"
+        ) from error
+
+
+def receipts_of(directory: Path, artifact_id: str) -> Iterator[tuple[Path, Receipt]]:
+    """Yield the valid receipts of one artifact, newest first; damaged ones are passed over."""
+    for path in sorted(directory.glob(f"*-{artifact_id[:12]}*.json"), reverse=True):
+        try:
+            receipt = load_receipt(path)
+        except InstallError:
+            continue
+        if receipt.artifact.artifact_id == artifact_id:
+            yield path, receipt
+
+
+def _receipt(document: Mapping[str, Any]) -> Receipt:
+    version = field_of(document, "format_version", int)
+    if version != FORMAT_VERSION:
+        raise ValueError(f"format_version is {version}, not {FORMAT_VERSION}")
+    origin = field_of(document, "artifact", dict)
+    names = ("artifact_id", "mx_source_id", "worker_id", "endpoint", "kind")
+    return Receipt(
+        artifact=ArtifactOrigin(**{name: field_of(origin, name, str) for name in names}),
+        installed_at=field_of(document, "installed_at", str),
+        roots=tuple(map(_root, field_of(document, "roots", list))),
+    )
+
+
+def _root(document: Mapping[str, Any]) -> RootReceipt:
+    root = field_of(document, "root", str)
+    if not root.startswith("/"):
+        raise ValueError(f"root {root!r} is not absolute")
+    dropped = field_of(document, "dropped", dict)
+    return RootReceipt(
+        name=field_of(document, "name", str),
+        root=root,
+        installed=tuple(map(_entry, field_of(document, "installed", list))),
+        kept=tuple(map(relative_path, texts_of(document, "kept"))),
+        dropped={relative_path(entry): field_of(dropped, entry, str) for entry in dropped},
+    )
+
+
+def _entry(document: Mapping[str, Any]) -> InstalledEntry:
+    entry = relative_path(field_of(document, "entry", str))
+    files = tuple(map(_file, field_of(document, "files", list)))
+    for file in files:  # whoever removes by this receipt must not leave the entry
+        if not f"{file.path}/".startswith(f"{entry}/"):
+            raise ValueError(f"file {file.path!r} is not in the entry {entry!r}")
+    return InstalledEntry(entry, files)
+
+
+def _file(document: Mapping[str, Any]) -> InstalledFile:
+    file = InstalledFile(
+        path=relative_path(field_of(document, "path", str)),
+        size=field_of(document, "size", int),
+        mode=field_of(document, "mode", int),
+        mtime_ns=field_of(document, "mtime_ns", int),
+        sha256=field_of(document, "sha256", str),
+    )
+    if file.size < 0 or not 0 <= file.mode <= 0o777 or not _SHA256.fullmatch(file.sha256):
+        raise ValueError(f"file {file.path!r} has an impossible size, mode or sha256")
+    return file

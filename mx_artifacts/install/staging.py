@@ -1,0 +1,113 @@
+"""Stage a root's bundle in its workspace: unpack, check, fix up, make durable, describe."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import stat
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+from mx_artifacts.bundle.scan import BundleMember
+from mx_artifacts.bundle.unpack import unpack_bundle
+from mx_artifacts.errors import InstallVerificationError
+from mx_artifacts.install.access import Access
+from mx_artifacts.install.base import RootInstall
+from mx_artifacts.install.entries import group_entries, leaves_of
+from mx_artifacts.install.files import fsync_directory
+from mx_artifacts.install.receipt import InstalledEntry, InstalledFile
+from mx_artifacts.install.workspace import Workspace
+
+_SYNC_THREADS = 16
+"""A file system commits concurrent fsyncs together: 0.8 s instead of 2.3 s for 5,000 small files
+on ext4. syncfs would be one call, but waits for whatever else is dirty there (weights, 100 GB)."""
+_BLOCK_BYTES = 1024 * 1024
+
+
+@dataclass(frozen=True)
+class StagedTree:
+    """A tree that is ready to be moved in; `entries` are in sorted order."""
+
+    directory: Path
+    entries: tuple[InstalledEntry, ...]
+    dropped: Mapping[str, str]
+
+
+def stage(root: RootInstall, workspace: Workspace, access: Access) -> StagedTree:
+    """Unpack and prepare `root.bundle` for `workspace.root`; what is returned is on the disk.
+
+    Raises:
+        BundleError, UnsafePathError: the bundle, or what it refers to, is not safe.
+        RelocationError: a fix-up cannot make the tree right for this root.
+        InstallVerificationError: the staged tree is not what the bundle lists.
+        NoSpaceError, OSError: it cannot be written.
+    """
+    tree = workspace.new_staging_directory()
+    members = unpack_bundle(root.bundle, tree)
+    _verify(tree, members, access)
+    dropped: dict[str, str] = {}
+    for fixup in root.fixups:
+        dropped.update(fixup(tree, workspace.root).dropped)
+    files, directories = _walk(tree, access)  # again: fix-ups write files of their own
+    with ThreadPoolExecutor(_SYNC_THREADS, "mx-install") as pool:
+        described = pool.map(lambda path: _describe(tree, path), files)
+        described_by_path = {file.path: file for file in described}
+        list(pool.map(fsync_directory, (tree, *(tree / path for path in directories))))
+    groups = group_entries(leaves_of(files, directories), root.entry_of)
+    entries = (
+        InstalledEntry(
+            entry, tuple(described_by_path[leaf] for leaf in leaves if leaf in described_by_path)
+        )
+        for entry, leaves in groups.items()
+    )
+    return StagedTree(tree, tuple(entries), dropped)
+
+
+def _verify(tree: Path, members: Sequence[BundleMember], access: Access) -> None:
+    files, _ = _walk(tree, access)
+    wanted = {member.path: member.size for member in members if not member.is_dir}
+    wrong = [path for path in {*files, *wanted} if files.get(path) != wanted.get(path)]
+    if wrong:
+        path = min(wrong)
+        raise InstallVerificationError(
+            f"staged {path!r} has {files.get(path)} bytes, the bundle says {wanted.get(path)}"
+        )
+
+
+def _walk(tree: Path, access: Access) -> tuple[dict[str, int], list[str]]:
+    """Return files with their sizes [bytes] and directories, and give all of them `access`."""
+    files: dict[str, int] = {}
+    directories: list[str] = []
+    access.apply(tree, tree.lstat())
+    for base, inner_directories, inner_files in os.walk(tree):
+        for name in (*inner_directories, *inner_files):
+            path = Path(base, name)
+            relative = str(path.relative_to(tree))
+            found = path.lstat()
+            if stat.S_ISDIR(found.st_mode):
+                directories.append(relative)
+            elif stat.S_ISREG(found.st_mode):
+                files[relative] = found.st_size
+            else:
+                raise InstallVerificationError(f"staged {relative!r} is no plain file")
+            access.apply(path, found)
+    return files, directories
+
+
+def _describe(tree: Path, relative: str) -> InstalledFile:
+    """Hash a file and make it durable, with the file opened once for both."""
+    digest = hashlib.sha256()
+    with open(tree / relative, "rb", buffering=0) as file:
+        while block := file.read(_BLOCK_BYTES):
+            digest.update(block)
+        os.fsync(file.fileno())
+        found = os.fstat(file.fileno())
+    return InstalledFile(
+        path=relative,
+        size=found.st_size,
+        mode=stat.S_IMODE(found.st_mode),
+        mtime_ns=found.st_mtime_ns,
+        sha256=digest.hexdigest(),
+    )

@@ -1,0 +1,152 @@
+"""Where the staging area, lock, journal and receipts of one cache root live.
+
+Moves into a root must be renames, so the workspace stands on the root's file system: beside the
+root as `.mx-artifacts.<root name>`, or within it as `.mx-artifacts`. `kinds.base.LITTER` keeps both
+out of every bundle.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import stat
+import tempfile
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from mx_artifacts.errors import InstallError, UnsafePathError
+from mx_artifacts.install.access import DIRECTORY_MODE
+from mx_artifacts.install.files import remove_tree
+
+logger = logging.getLogger(__name__)
+
+PREFIX = ".mx-artifacts"
+"""First letters of every name this package makes in or beside a root; no entry may use them."""
+_NAME_MAX_BYTES = 255  # linux/limits.h
+
+
+@dataclass(frozen=True)
+class Workspace:
+    """The workspace of one root; `root` is resolved. Paths only: nothing here takes the lock."""
+
+    root: Path
+    directory: Path
+
+    @property
+    def lock(self) -> Path:
+        return self.directory / "lock"
+
+    @property
+    def journal(self) -> Path:
+        return self.directory / "journal.json"
+
+    @property
+    def staging(self) -> Path:
+        return self.directory / "staging"
+
+    @property
+    def old(self) -> Path:
+        """What was moved aside; kept until the receipt is durable."""
+        return self.directory / "old"
+
+    @property
+    def receipts(self) -> Path:
+        return self.directory / "receipts"
+
+    @property
+    def is_inside(self) -> bool:
+        return self.directory.parent == self.root
+
+    def new_staging_directory(self) -> Path:
+        """Make an empty directory with a fresh name below `staging`."""
+        return Path(tempfile.mkdtemp(dir=self.staging, prefix=f"{os.getpid()}-"))
+
+    def sweep(self) -> None:
+        """Remove everything staged or moved aside. Only under the lock, with no journal.
+
+        What cannot be removed (another user's, say) costs space only: names are never used twice.
+        """
+        for leftover in (*self.staging.iterdir(), *self.old.iterdir()):
+            _try_remove(leftover)
+
+
+def open_workspace(root: Path) -> Workspace:
+    """Find the workspace of `root` and make its directories (and the root's parents) as needed.
+
+    Raises:
+        InstallError: `root` is not a directory, or no workspace is possible.
+        UnsafePathError: something else stands where the workspace should.
+        OSError: a directory cannot be made.
+    """
+    resolved = Path(os.path.realpath(root))  # the root may be a link; nothing below it may
+    if not resolved.name:
+        raise InstallError(f"{root} cannot be a cache root", hint="name a directory of its own")
+    exists = os.path.lexists(resolved)
+    if exists and not resolved.is_dir():
+        raise InstallError(f"{root} exists, but is not a directory", hint="name another root")
+    if not exists:
+        resolved.parent.mkdir(parents=True, exist_ok=True)
+    sibling = resolved.with_name(f"{PREFIX}.{resolved.name}")
+    if exists and (is_mount_point(resolved) or not _is_usable(sibling, resolved)):
+        workspace = Workspace(resolved, resolved / PREFIX)
+    else:
+        workspace = Workspace(resolved, sibling)
+    _make_directories(workspace)
+    return workspace
+
+
+def _try_remove(leftover: Path) -> None:
+    try:
+        remove_tree(leftover)
+    except OSError as error:
+        logger.warning("%s stays until the next install: %s", leftover, error)
+
+
+def _make_directories(workspace: Workspace) -> None:
+    for path in (workspace.directory, workspace.receipts, workspace.staging, workspace.old):
+        with suppress(FileExistsError):
+            path.mkdir(DIRECTORY_MODE)
+        if not _is_trusted(path, workspace.root):
+            raise UnsafePathError(
+                f"{path} is not a directory of this user, of root or of the cache's owner",
+                hint=f"find out who made {path}, and remove it",
+            )
+
+
+def is_mount_point(path: Path) -> bool:
+    """Return whether `path` is a mount point, or on another file system than its parent.
+
+    `os.path.ismount` does not see a bind mount within one file system, as Kubernetes makes them.
+    A btrfs subvolume is no mount point, but renames cannot cross its border either.
+    """
+    if path.stat().st_dev != path.parent.stat().st_dev:
+        return True
+    try:
+        lines = Path("/proc/self/mountinfo").read_bytes().splitlines()
+    except OSError:
+        return os.path.ismount(path)
+    # Field 5 is the mount point, with blanks and backslashes as octal escapes (proc_pid_mountinfo).
+    points = (line.split(b" ")[4] for line in lines)
+    unescape = re.compile(rb"\\([0-7]{3})")
+    return os.fsencode(path) in (
+        unescape.sub(lambda match: bytes([int(match[1], 8)]), point) for point in points
+    )
+
+
+def _is_usable(sibling: Path, root: Path) -> bool:
+    if len(os.fsencode(sibling.name)) > _NAME_MAX_BYTES:
+        return False
+    place = sibling if os.path.lexists(sibling) else sibling.parent
+    trusted = place == sibling.parent or _is_trusted(sibling, root)
+    return trusted and os.access(place, os.W_OK | os.X_OK, effective_ids=True)
+
+
+def _is_trusted(path: Path, root: Path) -> bool:
+    """In /tmp anyone can make names; whoever owns the root decides over its content anyway."""
+    found = os.lstat(path)
+    owners = {0, os.geteuid()}
+    if root.exists():
+        owners.add(root.stat().st_uid)
+    return stat.S_ISDIR(found.st_mode) and found.st_uid in owners
