@@ -36,7 +36,7 @@ class Access:
         group_write = bool(found.st_mode & stat.S_IWGRP) and not found.st_mode & stat.S_ISVTX
         return cls(found.st_uid, found.st_gid, group_write)
 
-    def apply(self, target: Path | int, found: os.stat_result) -> None:
+    def apply(self, target: str | Path | int, found: os.stat_result) -> None:
         """Set mode and, as root, owner of a file or directory (path or descriptor).
 
         Setuid, setgid, sticky and world-writable bits do not survive; execute bits do.

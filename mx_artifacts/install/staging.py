@@ -81,29 +81,35 @@ def _walk(tree: Path, access: Access) -> tuple[dict[str, int], list[str]]:
     files: dict[str, int] = {}
     directories: list[str] = []
     access.apply(tree, tree.lstat())
-    for base, inner_directories, inner_files in os.walk(tree):
-        for name in (*inner_directories, *inner_files):
-            path = Path(base, name)
-            relative = str(path.relative_to(tree))
-            found = path.lstat()
-            if stat.S_ISDIR(found.st_mode):
-                directories.append(relative)
-            elif stat.S_ISREG(found.st_mode):
-                files[relative] = found.st_size
-            else:
-                raise InstallVerificationError(f"staged {relative!r} is no plain file")
-            access.apply(path, found)
+    pending = [""]
+    while pending:  # strings, not Paths: this runs twice over up to a million files
+        above = pending.pop()
+        with os.scandir(tree / above) as items:
+            for item in items:
+                relative = f"{above}/{item.name}" if above else item.name
+                found = item.stat(follow_symlinks=False)
+                if stat.S_ISDIR(found.st_mode):
+                    directories.append(relative)
+                    pending.append(relative)
+                elif stat.S_ISREG(found.st_mode):
+                    files[relative] = found.st_size
+                else:
+                    raise InstallVerificationError(f"staged {relative!r} is no plain file")
+                access.apply(item.path, found)
     return files, directories
 
 
 def _describe(tree: Path, relative: str) -> InstalledFile:
     """Hash a file and make it durable, with the file opened once for both."""
     digest = hashlib.sha256()
-    with open(tree / relative, "rb", buffering=0) as file:
-        while block := file.read(_BLOCK_BYTES):
+    descriptor = os.open(f"{tree}/{relative}", os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        while block := os.read(descriptor, _BLOCK_BYTES):
             digest.update(block)
-        os.fsync(file.fileno())
-        found = os.fstat(file.fileno())
+        os.fsync(descriptor)
+        found = os.fstat(descriptor)
+    finally:
+        os.close(descriptor)
     return InstalledFile(
         path=relative,
         size=found.st_size,
