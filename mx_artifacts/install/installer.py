@@ -49,10 +49,11 @@ def install_artifact(
     there already is kept, or with `replace` swapped as a whole. A reader sees the old or the new
     entry, never a mixture, also when this process is killed; the next install into the root then
     takes back what was half done. An artifact that is there already changes nothing and gives
-    the receipt of its first install.
+    the receipt of its last install.
 
     `roots` holds at least one, the primary root first (the receipt is kept with it). Bundles are
-    only read. Blocks; any thread. The events `install.*` tell each step.
+    only read. Blocks; any thread. The events `install.*` tell each step: locked, settled, staged,
+    journaled, moved, receipt.
 
     Raises:
         InstallLockedError: another installer holds a root for longer than `lock_timeout_seconds`.

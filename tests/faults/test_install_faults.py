@@ -389,3 +389,16 @@ def test_user_without_a_passwd_entry_can_install() -> None:
             assert out["installed"] == ["k1", "k2", "k3"]
         assert workspace_of(home) == home / ".mx-artifacts"
         assert (home / "k1").stat().st_uid == 1001230000
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
+def test_root_that_may_not_be_written_is_refused() -> None:
+    with tempfile.TemporaryDirectory() as directory:
+        os.chmod(directory, 0o755)
+        bundle = make_bundle(Path(directory, "b.tar"), NEW)
+        root = fill(Path(directory, "root"), OLD)
+        before = picture(root)
+        status, _, err = install_process.run(root=root, bundle=bundle, uid=1001230000)
+        assert status == 1
+        assert f"InstallError: cannot install into {root}" in err
+        assert picture(root) == before
