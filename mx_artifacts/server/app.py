@@ -18,11 +18,11 @@ from mx_artifacts.server.health import (
     BackendMonitor,
     add_health_services,
 )
-from mx_artifacts.server.listen import bind, is_loopback
 from mx_artifacts.server.reaper import Reaper, ReaperTimes
 from mx_artifacts.server.service import P2pService
 from mx_artifacts.wire.channel import MESSAGE_OPTIONS
 from mx_artifacts.wire.gen.model_express import p2p_pb2_grpc
+from mx_artifacts.wire.listen import bind, is_loopback, join_address
 
 logger = logging.getLogger(__name__)
 
@@ -78,7 +78,7 @@ async def _serve(
     service = P2pService(backend, clock, config.heartbeat_timeout_seconds)
     p2p_pb2_grpc.add_P2pServiceServicer_to_server(service, server)  # type: ignore[no-untyped-call]
     add_health_services(server, monitor, clock)
-    address = bind(server, config.host, config.port)
+    address = join_address(config.host, bind(server, config.host, config.port))
     await _start_backend(backend)
     await monitor.check()
     await server.start()

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import errno
 import logging
-import os
-import socket
 import threading
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -21,6 +18,7 @@ from mx_artifacts.observability.events import Event, EventSink, drop
 from mx_artifacts.transport.base import Transport
 from mx_artifacts.wire.gen.model_express import p2p_pb2_grpc
 from mx_artifacts.wire.gen.mx_artifacts.v1 import source_pb2_grpc
+from mx_artifacts.wire.listen import bind, is_in_use, join_address
 from mx_artifacts.worker.catalogue import Catalogue, ServedArtifact
 from mx_artifacts.worker.chunk_source import open_chunk_source
 from mx_artifacts.worker.service import MAX_PREPARES, Leases, SourceService, WorkerService
@@ -116,7 +114,7 @@ class WorkerServer:
     @property
     def endpoint(self) -> str:
         """host:port for targets, once started."""
-        return _address(self._host, self._port)
+        return join_address(self._host, self._port)
 
     def start(self) -> int:
         """Listen and serve; return the port.
@@ -209,40 +207,14 @@ class WorkerServer:
 
     def _bind(self) -> int:
         try:
-            return self._listen(self._wanted_port)
-        except OSError as error:
-            if error.errno != errno.EADDRINUSE or self._strict_port:
-                raise self._bind_error(error, self._wanted_port) from error
-        try:
-            port = self._listen(0)
-        except OSError as error:
-            raise self._bind_error(error, 0) from error
+            return bind(self._server, self._bind_host, self._wanted_port)
+        except ConfigurationError as error:
+            if self._strict_port or not is_in_use(error):
+                raise
+        port = bind(self._server, self._bind_host, 0)
         logger.warning(
             "port %d is in use, so targets find this source on port %d", self._wanted_port, port
         )
         ports = {"wanted_port": self._wanted_port, "port": port}
         self._events(Event("worker.port_changed", ports))
         return port
-
-    def _listen(self, port: int) -> int:
-        """Bind gRPC to `port`, or raise OSError with the reason that gRPC itself would only log."""
-        family = socket.AF_INET6 if ":" in self._bind_host else socket.AF_INET
-        with socket.socket(family, socket.SOCK_STREAM) as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # past TIME_WAIT, as gRPC
-            probe.bind((self._bind_host, port))
-        try:
-            return int(self._server.add_insecure_port(_address(self._bind_host, port)))
-        except RuntimeError as error:  # taken since the probe
-            raise OSError(errno.EADDRINUSE, os.strerror(errno.EADDRINUSE)) from error
-
-    def _bind_error(self, error: OSError, port: int) -> ConfigurationError:
-        where = _address(self._bind_host, port)
-        if error.errno == errno.EADDRINUSE:
-            hint = "stop what listens there, or set MX_WORKER_GRPC_PORT to another port (0: any)"
-        else:
-            hint = "set MX_WORKER_HOST to an address of this machine, and a port that it may use"
-        return ConfigurationError(f"cannot listen on {where}: {error.strerror or error}", hint=hint)
-
-
-def _address(host: str, port: int) -> str:
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

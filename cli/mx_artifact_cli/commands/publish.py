@@ -200,7 +200,7 @@ def _announce(
     total: int,
 ) -> None:
     """Say that everything is served; programs take this as the signal that it is."""
-    from mx_artifacts.server.listen import is_loopback
+    from mx_artifacts.wire.listen import is_loopback
 
     if failures:
         output.error(KindsFailedError(failures, total=total))

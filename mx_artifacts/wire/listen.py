@@ -6,10 +6,15 @@ import errno
 import ipaddress
 import os
 import socket
-
-import grpc.aio
+from typing import Protocol
 
 from mx_artifacts.errors import ConfigurationError
+
+
+class Bindable(Protocol):
+    """A gRPC server of either kind, made with grpc.so_reuseport 0."""
+
+    def add_insecure_port(self, address: str) -> int: ...
 
 
 def join_address(host: str, port: int) -> str:
@@ -25,14 +30,12 @@ def is_loopback(host: str) -> bool:
         return host == "localhost"
 
 
-def bind(server: grpc.aio.Server, host: str, port: int) -> str:
-    """Bind `server`, which must have been made with grpc.so_reuseport 0; port 0 takes a free one.
-
-    Returns:
-        host:port as bound.
+def bind(server: Bindable, host: str, port: int) -> int:
+    """Bind `server` and return the port; 0 takes a free one.
 
     Raises:
-        ConfigurationError: naming the address, the cause and the next step.
+        ConfigurationError: naming the address, the cause and the next step; `is_in_use` tells
+            whether the port is taken.
     """
     _check_available(host, port)
     address = join_address(host, port)
@@ -40,7 +43,14 @@ def bind(server: grpc.aio.Server, host: str, port: int) -> str:
         bound = server.add_insecure_port(address)
     except RuntimeError as error:  # taken between the check and here
         raise _cannot_listen(address, str(error)) from error
-    return join_address(host, bound)
+    return bound
+
+
+def is_in_use(error: ConfigurationError) -> bool:
+    """Tell whether an error of `bind` says that the port is taken."""
+    cause = error.__cause__
+    # gRPC's own error, a RuntimeError, means that the port was taken after it had been free.
+    return not isinstance(cause, OSError) or cause.errno == errno.EADDRINUSE
 
 
 def _check_available(host: str, port: int) -> None:
