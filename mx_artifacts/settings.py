@@ -214,12 +214,6 @@ def _setting(
     return setting
 
 
-def _state_dir(env: Mapping[str, str]) -> Path:
-    home = env.get("HOME") or tempfile.gettempdir()
-    base = env.get("XDG_STATE_HOME") or f"{home}/.local/state"
-    return Path(base) / "mx-artifacts"
-
-
 _PORT = parse_integer(0, 65535)
 
 SERVER_ADDRESS = _setting(
@@ -278,9 +272,6 @@ WORKER_HOST = _setting(
 WORKER_GRPC_PORT = _setting(
     "MX_WORKER_GRPC_PORT", 6555, _PORT, "base port of the worker service (+ device index; 0: any)"
 )
-METADATA_PORT = _setting(
-    "MX_METADATA_PORT", 5555, _PORT, "base port of NIXL's listen thread (+ device index)"
-)
 NIXL_BACKEND = _setting(
     "MX_NIXL_BACKEND", "UCX", parse_text, "NIXL backend: UCX or LIBFABRIC; both ends must agree"
 )
@@ -303,13 +294,6 @@ BUNDLE_ROOT = _setting(
     "staging of bundles",
     default_text="$TMPDIR/modelexpress-artifacts",
 )
-STATE_DIR = _setting(
-    "MX_STATE_DIR",
-    _state_dir,
-    parse_path,
-    "receipts of what was installed",
-    default_text="$XDG_STATE_HOME/mx-artifacts, else ~/.local/state/mx-artifacts",
-)
 SLOTS = _setting(
     "MX_ARTIFACT_SLOTS", 4, parse_integer(1, 1024), "registered chunk buffers of a source or target"
 )
@@ -325,9 +309,6 @@ LEASE_TTL = _setting(
 )
 SOURCE_QUERY_TIMEOUT = _setting(
     "MX_SOURCE_QUERY_TIMEOUT", 10.0, parse_duration, "bound of a call to the central server [s]"
-)
-PUBLISH_TIMEOUT = _setting(
-    "MX_PUBLISH_TIMEOUT_SECS", 1800.0, parse_duration, "bound of a publish, retries included [s]"
 )
 TRANSFER_TIMEOUT = _setting(
     "MX_TRANSFER_TIMEOUT", 300.0, parse_duration, "budget for receiving from one source [s]"

@@ -24,7 +24,7 @@ print(child.pid, flush=True)
 """
 
 
-@pytest.fixture()
+@pytest.fixture
 def processes(tmp_path: Path) -> Iterator[Processes]:
     made = Processes(tmp_path, SYSTEM_CLOCK)
     yield made

@@ -68,11 +68,6 @@ def test_an_invalid_chunk_size_warns_and_takes_the_default(
         settings.CHUNK_SIZE.read("5GiB", {})
 
 
-def test_state_directory_follows_xdg_then_home() -> None:
-    assert settings.STATE_DIR.read(env={"XDG_STATE_HOME": "/x"}) == Path("/x/mx-artifacts")
-    assert settings.STATE_DIR.read(env={"HOME": "/h"}) == Path("/h/.local/state/mx-artifacts")
-
-
 def test_redis_falls_back_to_the_unprefixed_names() -> None:
     env = {"REDIS_HOST": "r", "REDIS_PORT": "7000"}
     assert (settings.REDIS_HOST.read(env=env), settings.REDIS_PORT.read(env=env)) == ("r", 7000)

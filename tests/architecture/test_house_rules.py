@@ -1,0 +1,95 @@
+"""Rules of the house that import contracts cannot express."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import mx_artifacts
+from mx_artifacts import settings
+
+ROOT = Path(__file__).parents[2]
+SOURCES = [
+    path
+    for folder in ("mx_artifacts", "cli")
+    for path in sorted((ROOT / folder).rglob("*.py"))
+    if "gen" not in path.parts
+]
+SETTINGS_FILE = ROOT / "mx_artifacts" / "settings.py"
+DEMO = ROOT / "cli" / "mx_artifact_cli" / "demo"
+
+
+def _attributes(path: Path) -> set[str]:
+    """Return `module.name` of every attribute taken of a plain name in a file."""
+    return {
+        f"{node.value.id}.{node.attr}"
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name)
+    }
+
+
+def test_only_settings_reads_the_environment() -> None:
+    readers = [
+        path
+        for path in SOURCES
+        if path != SETTINGS_FILE
+        # the demo's jobs stand in for an engine, which has its own rules
+        and DEMO not in path.parents
+        and _attributes(path) & {"os.environ", "os.getenv", "os.putenv", "os.environb"}
+    ]
+    assert readers == []
+
+
+def test_every_setting_is_read_somewhere() -> None:
+    names = {
+        name
+        for name, value in vars(settings).items()
+        if isinstance(value, settings.Setting) and name.isupper()
+    }
+    used = {
+        attribute.removeprefix("settings.")
+        for path in SOURCES
+        if path != SETTINGS_FILE
+        for attribute in _attributes(path)
+    }
+    assert len(names) == len(settings.SETTINGS)
+    assert names - used == set()
+
+
+def test_public_names_exist_and_importing_them_lazily_stays_light() -> None:
+    for name in mx_artifacts.__all__:
+        assert getattr(mx_artifacts, name) is not None
+    script = (
+        "import sys, mx_artifacts; heavy = {'torch', 'nixl', 'nixl_cu12', 'nixl_cu13', 'grpc',"
+        " 'numpy', 'click', 'google'} & set(sys.modules); sys.exit(', '.join(heavy) or 0)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_package_init_files_stay_empty() -> None:
+    full = [
+        path
+        for path in SOURCES
+        if path.name == "__init__.py"
+        and path.parent != ROOT / "mx_artifacts"
+        and path.read_text().strip()
+    ]
+    assert full == []
+
+
+def test_only_nixl_modules_name_nixl() -> None:
+    """NIXL is loaded by name, which an import contract does not see."""
+    users = [
+        path.name
+        for path in SOURCES
+        if any(
+            isinstance(node, ast.Constant) and node.value in ("nixl_cu13", "nixl_cu12")
+            for node in ast.walk(ast.parse(path.read_text()))
+        )
+    ]
+    assert users == ["nixl.py"]
