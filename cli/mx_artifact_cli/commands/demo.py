@@ -40,6 +40,7 @@ def command(output: Output, wanted: tuple[str, ...], keep: bool) -> None:
     caches; fetches and installs them elsewhere; runs the same again there. Both nodes are
     directories of this machine. It fails if anything is compiled the second time.
     """
+    from mx_artifact_cli.demo.processes import ChildFailedError
     from mx_artifact_cli.demo.requirements import check_compiler, runnable_kinds
     from mx_artifact_cli.demo.scenario import Scenario
 
@@ -52,7 +53,13 @@ def command(output: Output, wanted: tuple[str, ...], keep: bool) -> None:
     with _workplace(keep) as (directory, processes):
         if keep:
             output.note(f"everything is kept in {directory}")
-        comparisons = Scenario(directory, kinds, processes, environment, output.note).play()
+        scenario = Scenario(directory, kinds, processes, environment, output.note)
+        try:
+            comparisons = scenario.play()
+        except ChildFailedError as error:
+            for line in error.said:
+                output.note(f"       | {line}")
+            raise
     for comparison in comparisons:
         comparison.check()
     _show(output, comparisons)

@@ -89,13 +89,31 @@ class Child:
                     return record
         return None
 
-    def failure(self, what: str) -> MxArtifactsError:
+    def failure(self, what: str) -> ChildFailedError:
         """Return the error that says what went wrong, with which command, and its last words."""
         said = self.stderr.read_text(encoding="utf-8", errors="replace").splitlines()
-        return MxArtifactsError(
-            "\n  ".join([f"{self.name}: {what}", shlex.join(self.command), *said[-STDERR_LINES:]]),
-            hint="run it again with --keep and look at the logs",
-        )
+        message = f"{self.name}: `{shlex.join(self.command)}` {what}"
+        return ChildFailedError(message, said[-STDERR_LINES:])
+
+
+class ChildFailedError(MxArtifactsError):
+    """A child failed; `said` are the last lines of its stderr, the last of which the message has.
+    """
+
+    default_hint = "run it again with --keep and look at the logs"
+
+    def __init__(self, message: str, said: Sequence[str]) -> None:
+        last = _error_message(said[-1]) if said else ""
+        super().__init__(f"{message}: {last}" if last else message)
+        self.said = said
+
+
+def _error_message(line: str) -> str:
+    """Return what an error line says; those of `mx-artifact --format jsonl` are objects."""
+    try:
+        return str(json.loads(line)["message"])
+    except (ValueError, TypeError, KeyError):
+        return line.strip()
 
 
 class Processes:
