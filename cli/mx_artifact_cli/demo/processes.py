@@ -97,8 +97,7 @@ class Child:
 
 
 class ChildFailedError(MxArtifactsError):
-    """A child failed; `said` are the last lines of its stderr, the last of which the message has.
-    """
+    """A child failed; `said` are the last lines of its stderr, the last of which the message has."""
 
     default_hint = "run it again with --keep and look at the logs"
 
