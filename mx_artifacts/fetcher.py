@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -24,6 +24,8 @@ from mx_artifacts.transport.base import Transport
 MAX_SOURCES_TRIED = 8
 """Sources asked in one fetch; each has a time budget of its own."""
 _POLL_SECONDS = (0.25, 0.5, 1.0, 2.0)
+_SOME_POLL_SECONDS = 1.0
+"""Above the time in which a publisher of several kinds announces one after the other."""
 
 
 @dataclass(frozen=True)
@@ -119,6 +121,28 @@ class ArtifactFetcher:
                 pause = _POLL_SECONDS[min(attempt, len(_POLL_SECONDS) - 1)]
                 self._clock.sleep(min(pause, left))
                 attempt += 1
+
+    def wait_for_some(self, identities: Sequence[SourceIdentity], wait_seconds: float) -> None:
+        """Return when sources serve some of `identities` and another look finds no more of them.
+
+        For a caller that does not know which kinds will be served, and so cannot wait for each.
+        Returns also when `wait_seconds` are over; never raises for what is not there.
+        """
+        deadline = self._clock.monotonic() + wait_seconds
+        found: set[SourceIdentity] = set()
+        while True:
+            new = {each for each in identities if each not in found and self._has_source(each)}
+            left = deadline - self._clock.monotonic()
+            if left <= 0 or (found and not new) or len(found | new) == len(identities):
+                return
+            found |= new
+            self._clock.sleep(min(_SOME_POLL_SECONDS, left))
+
+    def _has_source(self, identity: SourceIdentity) -> bool:
+        try:
+            return bool(self._candidates(identity, ANY_SOURCE))
+        except (DiscoveryError, MetadataError):
+            return False
 
     def _candidates(
         self, identity: SourceIdentity, wanted: SourceWanted

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -27,6 +28,7 @@ from mx_artifacts.settings import parse_duration, parse_text
 
 if TYPE_CHECKING:
     from mx_artifacts.artifacts.protocol import ArtifactSourceEndpoint
+    from mx_artifacts.core.identity import SourceIdentity
     from mx_artifacts.fetcher import Fetched, FetcherSettings, SourceWanted
     from mx_artifacts.kinds.identity import ProbedIdentity
 
@@ -92,6 +94,10 @@ def command(
             events=events,
         ) as fetcher,
     ):
+        if ALL in kind_names and fetching["wait"]:
+            identities = _known_identities(selected, model, stated, framework)
+            fetcher.wait_for_some(identities, fetching["wait"])
+            fetching["wait"] = None  # nobody knows which kinds come, so none is waited for alone
         for each in selected:
             try:
                 probed = identify(each.kind, model, stated, framework)
@@ -127,6 +133,17 @@ def command(
         )
     if failures:
         raise KindsFailedError(failures, total=len(selected))
+
+
+def _known_identities(
+    selected: Sequence[Selected], model: str, stated: Mapping[str, str], framework: str | None
+) -> list[SourceIdentity]:
+    """Return the identities of the kinds that are installed here."""
+    identities = []
+    for each in selected:
+        with contextlib.suppress(ConfigurationError):
+            identities.append(identify(each.kind, model, stated, framework).identity)
+    return identities
 
 
 def _settings(fetching: Mapping[str, Any]) -> FetcherSettings:
