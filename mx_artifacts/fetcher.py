@@ -14,7 +14,7 @@ from mx_artifacts.artifacts.tarred import DEFAULT_LOCK_TIMEOUT_SECONDS
 from mx_artifacts.client.central import CentralClient
 from mx_artifacts.clock import SYSTEM_CLOCK, Clock
 from mx_artifacts.core.identity import SourceIdentity
-from mx_artifacts.errors import DiscoveryError, MetadataError
+from mx_artifacts.errors import DiscoveryError, MetadataError, NoSourceError
 from mx_artifacts.install.base import InstallReport
 from mx_artifacts.kinds.base import CacheKind
 from mx_artifacts.observability.events import Event, EventSink, drop
@@ -136,6 +136,9 @@ class ArtifactFetcher:
             if left <= 0 or (found and not new) or len(found | new) == len(identities):
                 return
             found |= new
+            if not found:
+                nobody = NoSourceError("no source serves any of the kinds yet")
+                self._events(Event("discover.waiting", {"seconds_left": left, "error": nobody}))
             self._clock.sleep(min(_SOME_POLL_SECONDS, left))
 
     def _has_source(self, identity: SourceIdentity) -> bool:
