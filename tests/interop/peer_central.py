@@ -10,13 +10,14 @@ from typing import Any
 import peer_common
 from modelexpress import p2p_pb2
 from modelexpress.client import MxClient
+from modelexpress.metadata.source_id import compute_mx_source_id
 
 WORKER_ID = "0badcafe"
 RANK = 3
 
 
 def listed(client: MxClient, **filters: Any) -> list[list[Any]]:
-    """List sources; one with an unknown status filter is never in it."""
+    """List sources, each as its id, worker, rank and accelerator."""
     instances = client.list_sources(**filters).instances
     return [
         [ref.mx_source_id, ref.worker_id, ref.worker_rank, ref.accelerator] for ref in instances
@@ -50,6 +51,7 @@ def main() -> None:
     peer_common.answer(
         {
             "mx_source_id": mx_source_id,
+            "own_mx_source_id": compute_mx_source_id(identity),
             "ready_before_update": before,
             "updated": updated,
             "ready": by_identity,

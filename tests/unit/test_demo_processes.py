@@ -11,9 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from mx_artifact_cli.demo.processes import Processes, one_interrupt, signals_held
+from mx_artifact_cli.demo.processes import ChildFailedError, Processes, one_interrupt, signals_held
 from mx_artifacts.clock import SYSTEM_CLOCK
-from mx_artifacts.errors import MxArtifactsError
 
 BOUND_SECONDS = 30.0
 
@@ -63,24 +62,30 @@ def test_run_keeps_what_the_child_printed(processes: Processes) -> None:
 
 def test_a_failed_child_is_named_with_its_command_and_last_words(processes: Processes) -> None:
     code = "import sys; print('\\n'.join(map(str, range(40))), file=sys.stderr); sys.exit(7)"
-    with pytest.raises(MxArtifactsError) as caught:
+    with pytest.raises(ChildFailedError) as caught:
         processes.run("cold-job", python(code), environment(), BOUND_SECONDS)
     message = str(caught.value)
-    assert message.startswith("cold-job: ended with exit code 7\n")
-    assert sys.executable in message
-    lines = message.splitlines()
-    assert lines[-1].strip() == "39"
-    assert "24" not in [line.strip() for line in lines]
+    assert message.startswith(f"cold-job: `{sys.executable} -c ")
+    assert message.endswith("ended with exit code 7: 39")
+    assert list(caught.value.said) == [str(number) for number in range(25, 40)]
+
+
+def test_the_error_object_of_a_verb_is_told_by_its_message(processes: Processes) -> None:
+    code = (
+        """import sys; print('{"type": "X", "message": "no source"}', file=sys.stderr); exit(10)"""
+    )
+    with pytest.raises(ChildFailedError, match="ended with exit code 10: no source$"):
+        processes.run("fetch", python(code), environment(), BOUND_SECONDS)
 
 
 def test_a_killed_child_is_told_by_its_signal(processes: Processes) -> None:
     code = "import os, signal; os.kill(os.getpid(), signal.SIGKILL)"
-    with pytest.raises(MxArtifactsError, match="signal 9"):
+    with pytest.raises(ChildFailedError, match="signal 9"):
         processes.run("job", python(code), environment(), BOUND_SECONDS)
 
 
 def test_a_child_that_takes_too_long_is_an_error(processes: Processes) -> None:
-    with pytest.raises(MxArtifactsError, match="took longer than"):
+    with pytest.raises(ChildFailedError, match="took longer than"):
         processes.run("job", python("import time; time.sleep(600)"), environment(), 0.2)
 
 
@@ -110,7 +115,7 @@ print(child.popen.pid, flush=True)
 os.kill(os.getpid(), signal.SIGKILL)
 """
     paths = {**environment(), "PYTHONPATH": os.pathsep.join(sys.path)}
-    with pytest.raises(MxArtifactsError, match="signal 9"):
+    with pytest.raises(ChildFailedError, match="signal 9"):
         processes.run("parent", python(code), paths, BOUND_SECONDS)
     # An orphan of a session of its own: it comes to us, who wait for what processes leave behind.
     _, status = os.waitpid(int((tmp_path / "parent.out").read_text()), 0)
@@ -132,7 +137,9 @@ time.sleep(600)
 def test_ready_says_when_the_server_ended_instead(processes: Processes) -> None:
     code = "import sys; print('port in use', file=sys.stderr); sys.exit(2)"
     child = processes.start("serve", python(code), environment())
-    with pytest.raises(MxArtifactsError, match=r"serve: ended with exit code 2 before(.|\n)*port"):
+    with pytest.raises(
+        ChildFailedError, match="ended with exit code 2 before it served: port in use$"
+    ):
         processes.ready(child, BOUND_SECONDS)
 
 
@@ -149,28 +156,37 @@ time.sleep(600)
         if name == "orderly":
             processes.stop(child)
         else:
-            with pytest.raises(MxArtifactsError, match="abrupt: ended with signal 15"):
+            with pytest.raises(ChildFailedError, match="ended with signal 15"):
                 processes.stop(child)
 
 
 def test_only_the_first_signal_interrupts() -> None:
     cleaned = []
-    with pytest.raises(KeyboardInterrupt):  # the second, once the clean-up is done
+
+    def interrupted_twice() -> None:
         with one_interrupt():
             try:
                 os.kill(os.getpid(), signal.SIGINT)
             except KeyboardInterrupt:
                 os.kill(os.getpid(), signal.SIGINT)
                 cleaned.append("all")
+
+    with pytest.raises(KeyboardInterrupt):  # the second, once the clean-up is done
+        interrupted_twice()
     assert cleaned == ["all"]
     assert signal.pthread_sigmask(signal.SIG_BLOCK, ()) == set()
 
 
 def test_a_signal_waits_while_signals_are_held() -> None:
     made = []
-    with pytest.raises(KeyboardInterrupt), one_interrupt():
-        with signals_held():
-            os.kill(os.getpid(), signal.SIGTERM)
-            made.append("all")
-        made.append("more")
+
+    def interrupted_while_it_makes() -> None:
+        with one_interrupt():
+            with signals_held():
+                os.kill(os.getpid(), signal.SIGTERM)
+                made.append("all")
+            made.append("more")
+
+    with pytest.raises(KeyboardInterrupt):
+        interrupted_while_it_makes()
     assert made == ["all"]

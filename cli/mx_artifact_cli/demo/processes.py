@@ -16,10 +16,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
-from typing import Any
+from typing import Any, TypeVar
 
 from mx_artifacts.clock import Clock
 from mx_artifacts.errors import MxArtifactsError
+
+T = TypeVar("T")
 
 POLL_SECONDS = 0.05
 STOP_SECONDS = 30.0
@@ -97,7 +99,7 @@ class Child:
 
 
 class ChildFailedError(MxArtifactsError):
-    """A child failed; `said` are the last lines of its stderr, the last of which the message has."""
+    """A child failed. `said` are the last lines of its stderr; the message has the last one."""
 
     default_hint = "run it again with --keep and look at the logs"
 
@@ -199,7 +201,7 @@ class Processes:
             how = f"exit code {code}" if code > 0 else f"signal {-code}"
             raise child.failure(f"ended with {how}")
 
-    def _wait(self, child: Child, poll: Callable[[], Any], timeout_seconds: float) -> Any:
+    def _wait(self, child: Child, poll: Callable[[], T | None], timeout_seconds: float) -> T:
         deadline = self._clock.monotonic() + timeout_seconds
         while (answer := poll()) is None:
             if self._clock.monotonic() > deadline:
