@@ -7,7 +7,7 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
@@ -41,7 +41,7 @@ class Demo:
     def wait_until_it_runs(self, program: str) -> None:
         self._wait_until(lambda: any(program in each for each in self.processes()), program)
 
-    def _wait_until(self, condition, what: str) -> None:
+    def _wait_until(self, condition: Callable[[], bool], what: str) -> None:
         deadline = time.monotonic() + DEADLINE_SECONDS
         while not condition():
             assert self.process.poll() is None, f"it ended before {what!r}: {self.said}"

@@ -93,28 +93,29 @@ class Child:
 
     def failure(self, what: str) -> ChildFailedError:
         """Return the error that says what went wrong, with which command, and its last words."""
-        said = self.stderr.read_text(encoding="utf-8", errors="replace").splitlines()
+        text = self.stderr.read_text(encoding="utf-8", errors="replace")
+        said = [line.strip() for line in text.splitlines() if line.strip()]
         message = f"{self.name}: `{shlex.join(self.command)}` {what}"
         return ChildFailedError(message, said[-STDERR_LINES:])
 
 
 class ChildFailedError(MxArtifactsError):
-    """A child failed. `said` are the last lines of its stderr; the message has the last one."""
+    """A child failed. `said` are the last lines of its stderr; the message has the last few."""
 
     default_hint = "run it again with --keep and look at the logs"
 
     def __init__(self, message: str, said: Sequence[str]) -> None:
-        last = _error_message(said[-1]) if said else ""
+        last = _last_words(said)
         super().__init__(f"{message}: {last}" if last else message)
         self.said = said
 
 
-def _error_message(line: str) -> str:
-    """Return what an error line says; those of `mx-artifact --format jsonl` are objects."""
+def _last_words(said: Sequence[str]) -> str:
     try:
-        return str(json.loads(line)["message"])
-    except (ValueError, TypeError, KeyError):
-        return line.strip()
+        # An error line of `mx-artifact --format jsonl` is an object.
+        return str(json.loads(said[-1])["message"])
+    except (IndexError, ValueError, TypeError, KeyError):
+        return " / ".join(said[-3:])
 
 
 class Processes:
