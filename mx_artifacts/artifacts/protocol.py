@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+from mx_artifacts.artifacts.workspace import remove_workspace
 from mx_artifacts.bundle.pack import PackReport
 from mx_artifacts.client.central import CentralClient
 from mx_artifacts.core.identity import SourceIdentity, SourceType
@@ -65,7 +65,7 @@ class ArtifactBundle:
 
     def close(self) -> None:
         """Remove the bundle's files. Idempotent."""
-        shutil.rmtree(self.directory, ignore_errors=True)
+        remove_workspace(self.directory)
 
 
 @dataclass(frozen=True)
@@ -95,7 +95,7 @@ class StagedArtifact:
 
     def close(self) -> None:
         """Remove the staged files. Idempotent."""
-        shutil.rmtree(self.directory, ignore_errors=True)
+        remove_workspace(self.directory)
 
 
 class P2PArtifactTransfer(Protocol):

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
-import tempfile
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,6 +16,7 @@ from mx_artifacts.artifacts.protocol import (
     PackedRoot,
     StagedArtifact,
 )
+from mx_artifacts.artifacts.workspace import make_workspace, remove_workspace
 from mx_artifacts.bundle.pack import pack_tree
 from mx_artifacts.bundle.seal import seal
 from mx_artifacts.client.central import CentralClient
@@ -83,19 +82,15 @@ class TarredP2PArtifactTransfer:
         # The same on every node, so that equal bundles have equal artifact ids (docs/adr/0002).
         return f"/mx-artifacts/{self.name}/{self._bundle_name(root)}"
 
-    def _workspace(self, purpose: str) -> Path:
-        self.bundle_root.mkdir(parents=True, exist_ok=True, mode=0o700)
-        return Path(tempfile.mkdtemp(prefix=f"{purpose}-{self.name}-", dir=self.bundle_root))
-
     # --- source ----------------------------------------------------------------------------------
 
     def prepare_source(self) -> ArtifactBundle:
         """Seal the source roots; see `P2PArtifactTransfer.prepare_source`."""
-        directory = self._workspace("bundle")
+        directory = make_workspace(self.bundle_root, "bundle", self.name)
         try:
             return self._seal_into(directory)
         except BaseException:
-            shutil.rmtree(directory, ignore_errors=True)
+            remove_workspace(directory)
             raise
 
     def _seal_into(self, directory: Path) -> ArtifactBundle:
@@ -141,7 +136,7 @@ class TarredP2PArtifactTransfer:
         max_inflight_chunks: int = DEFAULT_MAX_INFLIGHT_CHUNKS,
     ) -> StagedArtifact:
         """Fetch from a discovered source."""
-        directory = self._workspace("fetch")
+        directory = make_workspace(self.bundle_root, "fetch", self.name)
         try:
             received = fetch_artifact(
                 source.worker_grpc_endpoint,
@@ -156,7 +151,7 @@ class TarredP2PArtifactTransfer:
             staged = StagedArtifact(directory, received.files, received.manifest, source)
             self._root_bundles(staged)
         except BaseException:
-            shutil.rmtree(directory, ignore_errors=True)
+            remove_workspace(directory)
             raise
         return staged
 

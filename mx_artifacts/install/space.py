@@ -12,6 +12,8 @@ from pathlib import Path
 from mx_artifacts.core.chunks import MIB
 from mx_artifacts.errors import InstallError, NoSpaceError
 
+NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
+"""What the operating system says of a full file system."""
 SLACK_BYTES = MIB
 """For directories, journal and receipt of a small install."""
 RECORD_BYTES = 512
@@ -69,6 +71,6 @@ def os_errors_translated(doing: str) -> Iterator[None]:
         yield
     except OSError as error:
         message = f"cannot {doing}: {error}"
-        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        if error.errno in NO_SPACE:
             raise NoSpaceError(message) from error
         raise InstallError(message, hint=_HINTS.get(error.errno or 0)) from error

@@ -50,9 +50,13 @@ class Service:
         """What it wrote to stderr until now."""
         return self._errors.read_text()
 
+    def send(self, number: int) -> None:
+        """Send a signal."""
+        self._process.send_signal(number)
+
     def stop(self, number: int = signal.SIGTERM) -> int:
         """Send a signal and return the exit code."""
-        self._process.send_signal(number)
+        self.send(number)
         return self._process.wait(DEADLINE_SECONDS)
 
 

@@ -1,0 +1,155 @@
+"""Nodes of a small cluster, run through the command line: a source, a target, their directories.
+
+Every node gets directories of its own below one place, and one central server serves them all; what
+separates tests that share a server is the model's name.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from mx_artifacts import settings
+from tests.support.processes import COMMAND, DEADLINE_SECONDS, Service, run_cli, serving
+
+KIND = "tilelang"
+"""Its entries are directories named by a hash, and no fix-up looks into their files."""
+IDENTITY = {"cuda_version": "12.8", "gpu_arch": "sm90", "tilelang_version": "1"}
+WORDS = ("--kind", KIND, "--framework", "vllm") + tuple(
+    word for pair in IDENTITY.items() for word in ("--identity", "=".join(pair))
+)
+FIRST, SECOND = "a" * 64, "b" * 64
+"""Names of entries."""
+
+
+def clean_environment(home: Path) -> dict[str, str]:
+    """Return the environment of a node on which nobody has set anything of ours."""
+    ours = {name for setting in settings.SETTINGS for name in setting.names}
+    env = {name: value for name, value in os.environ.items() if name not in ours}
+    return env | {"HOME": str(home), "MX_WORKER_GRPC_PORT": "0"}
+
+
+class Running:
+    """A command line under way. `expect` reads its records (jsonl) one by one."""
+
+    def __init__(self, process: subprocess.Popen[str], errors: Path) -> None:
+        self.process = process
+        self._errors = errors
+
+    def expect(self, event: str) -> Any:
+        """Read on until a record of that name; None when the process ended before."""
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            record = json.loads(line)
+            if record["event"] == event:
+                return record
+        return None
+
+    def send(self, number: int) -> None:
+        self.process.send_signal(number)
+
+    def kill(self) -> None:
+        """kill -9, and wait until it is gone."""
+        self.process.kill()
+        self.process.wait()
+
+    def end(self) -> tuple[int, Any]:
+        """Wait for the end; return the exit code, and the result or the error."""
+        out, _ = self.process.communicate(timeout=DEADLINE_SECONDS)
+        code = self.process.returncode
+        text = self._errors.read_text() if code else out
+        return code, json.loads(text.splitlines()[-1])
+
+
+@contextmanager
+def running(*args: str, env: Mapping[str, str], logs: Path, **options: Any) -> Iterator[Running]:
+    """Start a command line with --format jsonl; kill it with the block if it still runs."""
+    errors = logs / f"{args[0]}-{os.urandom(4).hex()}.err"
+    with (
+        errors.open("w") as stderr,
+        subprocess.Popen(
+            [*COMMAND, *args, "--format", "jsonl"],
+            env=dict(env),
+            stdout=subprocess.PIPE,
+            stderr=stderr,
+            text=True,
+            **options,
+        ) as process,
+    ):
+        try:
+            yield Running(process, errors)
+        finally:
+            process.send_signal(signal.SIGCONT)
+            process.kill()
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """What a test's nodes share. `model` is this test's own."""
+
+    directory: Path
+    env: Mapping[str, str]
+    model: str
+    bundle_root: Path = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "bundle_root", self.directory / "bundles")
+
+    def source_args(self, cache: Path, *args: str) -> tuple[str, ...]:
+        places = ("--root", str(cache), "--bundle-root", str(self.directory / "sealed"))
+        return ("publish", *WORDS, "--model", self.model, *places, *args)
+
+    def target_args(self, root: Path, *args: str) -> tuple[str, ...]:
+        places = ("--root", str(root), "--bundle-root", str(self.bundle_root))
+        return ("fetch-and-install", *WORDS, "--model", self.model, *places, *args)
+
+    def source(self, cache: Path, *args: str, **env: str) -> AbstractContextManager[Service]:
+        """Publish `cache` and serve it."""
+        args = self.source_args(cache, *args)
+        return serving(*args, env={**self.env, **env}, logs=self.directory)
+
+    def target(self, root: Path, *args: str, **env: str) -> AbstractContextManager[Running]:
+        """Start to fetch into `root`."""
+        args = self.target_args(root, *args)
+        return running(*args, env={**self.env, **env}, logs=self.directory)
+
+    def publish(self, cache: Path, *args: str, **env: str) -> tuple[int, Any]:
+        """Publish `cache`, which is expected to fail; return exit code and error."""
+        return self._run(self.source_args(cache, *args), env)
+
+    def fetch(self, root: Path, *args: str, **env: str) -> tuple[int, Any]:
+        """Fetch into `root`; return the exit code, and the result or the error."""
+        return self._run(self.target_args(root, *args), env)
+
+    def _run(self, args: tuple[str, ...], env: Mapping[str, str]) -> tuple[int, Any]:
+        done = run_cli(*args, "--format", "json", env={**self.env, **env})
+        text = done.stderr.splitlines()[-1] if done.returncode else done.stdout
+        return done.returncode, json.loads(text)
+
+    def staged(self) -> list[str]:
+        """Return what is left in the targets' bundle root."""
+        return sorted(os.listdir(self.bundle_root)) if self.bundle_root.exists() else []
+
+    def sources(self) -> list[Any]:
+        """Return what `sources list` says of this model."""
+        done = run_cli("sources", "list", "--model", self.model, "--format", "json", env=self.env)
+        assert done.returncode == 0, done.stderr
+        listed: list[Any] = json.loads(done.stdout)["sources"]
+        return listed
+
+
+def warm_cache(root: Path, size_bytes: int = 300_000) -> Path:
+    """Make a cache of two entries of random bytes, `size_bytes` together."""
+    for entry in (FIRST, SECOND):
+        directory = root / "1.0/sm90/kernels" / entry
+        directory.mkdir(parents=True)
+        (directory / "executable.so").write_bytes(os.urandom(size_bytes // 2))
+        (directory / "manifest.json").write_text(json.dumps({"entry": entry}))
+    return root
