@@ -11,8 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from mx_artifact_cli.demo.processes import ChildFailedError, Processes, one_interrupt, signals_held
+from mx_artifact_cli.demo.interrupts import one_interrupt, signals_held
+from mx_artifact_cli.demo.processes import Processes
 from mx_artifacts.clock import SYSTEM_CLOCK
+from mx_artifacts.errors import MxArtifactsError
 
 BOUND_SECONDS = 30.0
 
@@ -24,8 +26,13 @@ print(child.pid, flush=True)
 
 
 @pytest.fixture
-def processes(tmp_path: Path) -> Iterator[Processes]:
-    made = Processes(tmp_path, SYSTEM_CLOCK)
+def told() -> list[str]:
+    return []
+
+
+@pytest.fixture
+def processes(tmp_path: Path, told: list[str]) -> Iterator[Processes]:
+    made = Processes(tmp_path, told.append, SYSTEM_CLOCK)
     yield made
     made.close()
 
@@ -60,32 +67,34 @@ def test_run_keeps_what_the_child_printed(processes: Processes) -> None:
     assert not exists(child.popen.pid)
 
 
-def test_a_failed_child_is_named_with_its_command_and_last_words(processes: Processes) -> None:
+def test_a_failed_child_is_named_with_its_command_and_last_words(
+    processes: Processes, told: list[str]
+) -> None:
     code = "import sys; print('\\n'.join(map(str, range(40))), file=sys.stderr); sys.exit(7)"
-    with pytest.raises(ChildFailedError) as caught:
+    with pytest.raises(MxArtifactsError) as caught:
         processes.run("cold-job", python(code), environment(), BOUND_SECONDS)
     message = str(caught.value)
     assert message.startswith(f"cold-job: `{sys.executable} -c ")
     assert message.endswith("ended with exit code 7: 37 / 38 / 39")
-    assert list(caught.value.said) == [str(number) for number in range(25, 40)]
+    assert told == [f"cold-job | {number}" for number in range(25, 40)]
 
 
 def test_the_error_object_of_a_verb_is_told_by_its_message(processes: Processes) -> None:
     code = (
         """import sys; print('{"type": "X", "message": "no source"}', file=sys.stderr); exit(10)"""
     )
-    with pytest.raises(ChildFailedError, match=r"ended with exit code 10: no source$"):
+    with pytest.raises(MxArtifactsError, match=r"ended with exit code 10: no source$"):
         processes.run("fetch", python(code), environment(), BOUND_SECONDS)
 
 
 def test_a_killed_child_is_told_by_its_signal(processes: Processes) -> None:
     code = "import os, signal; os.kill(os.getpid(), signal.SIGKILL)"
-    with pytest.raises(ChildFailedError, match="signal 9"):
+    with pytest.raises(MxArtifactsError, match="signal 9"):
         processes.run("job", python(code), environment(), BOUND_SECONDS)
 
 
 def test_a_child_that_takes_too_long_is_an_error(processes: Processes) -> None:
-    with pytest.raises(ChildFailedError, match="took longer than"):
+    with pytest.raises(MxArtifactsError, match="took longer than"):
         processes.run("job", python("import time; time.sleep(600)"), environment(), 0.2)
 
 
@@ -110,12 +119,12 @@ from pathlib import Path
 from mx_artifact_cli.demo.processes import Processes
 from mx_artifacts.clock import SYSTEM_CLOCK
 sleep = [sys.executable, "-c", "import time; time.sleep(600)"]
-child = Processes(Path({str(tmp_path)!r}), SYSTEM_CLOCK).start("sleep", sleep, os.environ)
+child = Processes(Path({str(tmp_path)!r}), print, SYSTEM_CLOCK).start("sleep", sleep, os.environ)
 print(child.popen.pid, flush=True)
 os.kill(os.getpid(), signal.SIGKILL)
 """
     paths = {**environment(), "PYTHONPATH": os.pathsep.join(sys.path)}
-    with pytest.raises(ChildFailedError, match="signal 9"):
+    with pytest.raises(MxArtifactsError, match="signal 9"):
         processes.run("parent", python(code), paths, BOUND_SECONDS)
     # An orphan of a session of its own: it comes to us, who wait for what processes leave behind.
     _, status = os.waitpid(int((tmp_path / "parent.out").read_text()), 0)
@@ -138,7 +147,7 @@ def test_ready_says_when_the_server_ended_instead(processes: Processes) -> None:
     code = "import sys; print('port in use', file=sys.stderr); sys.exit(2)"
     child = processes.start("serve", python(code), environment())
     with pytest.raises(
-        ChildFailedError, match=r"ended with exit code 2 before it served: port in use$"
+        MxArtifactsError, match=r"ended with exit code 2 before it served: port in use$"
     ):
         processes.ready(child, BOUND_SECONDS)
 
@@ -156,7 +165,7 @@ time.sleep(600)
         if name == "orderly":
             processes.stop(child)
         else:
-            with pytest.raises(ChildFailedError, match="ended with signal 15"):
+            with pytest.raises(MxArtifactsError, match="ended with signal 15"):
                 processes.stop(child)
 
 
@@ -166,9 +175,9 @@ def test_only_the_first_signal_interrupts() -> None:
     def interrupted_twice() -> None:
         with one_interrupt():
             try:
-                os.kill(os.getpid(), signal.SIGINT)
+                signal.raise_signal(signal.SIGINT)
             except KeyboardInterrupt:
-                os.kill(os.getpid(), signal.SIGINT)
+                signal.raise_signal(signal.SIGINT)
                 cleaned.append("all")
 
     with pytest.raises(KeyboardInterrupt):  # the second, once the clean-up is done
@@ -183,7 +192,7 @@ def test_a_signal_waits_while_signals_are_held() -> None:
     def interrupted_while_it_makes() -> None:
         with one_interrupt():
             with signals_held():
-                os.kill(os.getpid(), signal.SIGTERM)
+                signal.raise_signal(signal.SIGTERM)
                 made.append("all")
             made.append("more")
 

@@ -40,7 +40,6 @@ def command(output: Output, wanted: tuple[str, ...], keep: bool) -> None:
     caches; fetches and installs them elsewhere; runs the same again there. Both nodes are
     directories of this machine. It fails if anything is compiled the second time.
     """
-    from mx_artifact_cli.demo.processes import ChildFailedError
     from mx_artifact_cli.demo.requirements import check_compiler, runnable_kinds
     from mx_artifact_cli.demo.scenario import Scenario
 
@@ -50,32 +49,27 @@ def command(output: Output, wanted: tuple[str, ...], keep: bool) -> None:
         check_compiler(environment)
     for kind in missing:
         output.note(f"{kind} is left out: it is not installed (pip install 'mx-artifacts[demo]')")
-    with _workplace(keep) as (directory, processes):
+    with _workplace(output, keep) as (directory, processes):
         if keep:
             output.note(f"everything is kept in {directory}")
-        scenario = Scenario(directory, kinds, processes, environment, output.note)
-        try:
-            comparisons = scenario.play()
-        except ChildFailedError as error:
-            for line in error.said:
-                output.note(f"       | {line}")
-            raise
+        comparisons = Scenario(directory, kinds, processes, environment, output.note).play()
     for comparison in comparisons:
         comparison.check()
     _show(output, comparisons)
 
 
 @contextlib.contextmanager
-def _workplace(keep: bool) -> Iterator[tuple[Path, Processes]]:
+def _workplace(output: Output, keep: bool) -> Iterator[tuple[Path, Processes]]:
     """Yield a directory and processes; both are gone afterwards, also after a signal."""
-    from mx_artifact_cli.demo.processes import Processes, one_interrupt, signals_held
+    from mx_artifact_cli.demo.interrupts import one_interrupt, signals_held
+    from mx_artifact_cli.demo.processes import Processes
 
     with one_interrupt(), contextlib.ExitStack() as stack:
         with signals_held():
             directory = Path(tempfile.mkdtemp(prefix="mx-artifact-demo-"))
             logs = directory / "logs"
             logs.mkdir()
-            processes = Processes(logs, SYSTEM_CLOCK)
+            processes = Processes(logs, output.note, SYSTEM_CLOCK)
 
             def end() -> None:
                 processes.close()

@@ -12,12 +12,12 @@ import os
 import shlex
 import signal
 import subprocess
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from types import FrameType
 from typing import Any, TypeVar
 
+from mx_artifact_cli.demo.interrupts import SIGNALS, signals_held
 from mx_artifacts.clock import Clock
 from mx_artifacts.errors import MxArtifactsError
 
@@ -29,39 +29,7 @@ STOP_SECONDS = 30.0
 STDERR_LINES = 15
 """Last lines of a failed process that its error shows."""
 
-_SIGNALS = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP}
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36  # <linux/prctl.h>
-
-
-@contextlib.contextmanager
-def one_interrupt() -> Iterator[None]:
-    """Let the first signal raise KeyboardInterrupt; later ones stay pending until the end."""
-
-    def on_signal(number: int, frame: FrameType | None) -> None:
-        signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
-        raise KeyboardInterrupt
-
-    previous = {
-        number: signal.signal(number, on_signal)
-        for number in _SIGNALS
-        if signal.getsignal(number) != signal.SIG_IGN  # nohup stays nohup
-    }
-    try:
-        yield
-    finally:
-        for number, handler in previous.items():
-            signal.signal(number, handler)
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
-
-
-@contextlib.contextmanager
-def signals_held() -> Iterator[None]:
-    """Keep signals pending, so that what is made and its clean-up come as one."""
-    previous = signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, previous)
 
 
 @dataclass(frozen=True)
@@ -91,23 +59,10 @@ class Child:
                     return record
         return None
 
-    def failure(self, what: str) -> ChildFailedError:
-        """Return the error that says what went wrong, with which command, and its last words."""
+    def said(self) -> list[str]:
+        """Return the last lines of its stderr that are not blank."""
         text = self.stderr.read_text(encoding="utf-8", errors="replace")
-        said = [line.strip() for line in text.splitlines() if line.strip()]
-        message = f"{self.name}: `{shlex.join(self.command)}` {what}"
-        return ChildFailedError(message, said[-STDERR_LINES:])
-
-
-class ChildFailedError(MxArtifactsError):
-    """A child failed. `said` are the last lines of its stderr; the message has the last few."""
-
-    default_hint = "run it again with --keep and look at the logs"
-
-    def __init__(self, message: str, said: Sequence[str]) -> None:
-        last = _last_words(said)
-        super().__init__(f"{message}: {last}" if last else message)
-        self.said = said
+        return [line for line in text.splitlines() if line.strip()][-STDERR_LINES:]
 
 
 def _last_words(said: Sequence[str]) -> str:
@@ -115,14 +70,16 @@ def _last_words(said: Sequence[str]) -> str:
         # An error line of `mx-artifact --format jsonl` is an object.
         return str(json.loads(said[-1])["message"])
     except (IndexError, ValueError, TypeError, KeyError):
-        return " / ".join(said[-3:])
+        return " / ".join(line.strip() for line in said[-3:])
 
 
 class Processes:
     """Starts children and ends them all, with everything they started, when it is closed."""
 
-    def __init__(self, logs: Path, clock: Clock) -> None:
+    def __init__(self, logs: Path, say: Callable[[str], None], clock: Clock) -> None:
+        """`say` is told the last lines of a child that fails; its error has only the very last."""
         self._logs = logs
+        self._say = say
         self._clock = clock
         self._alive: list[Child] = []
         self._prctl = ctypes.CDLL(None).prctl
@@ -148,7 +105,7 @@ class Processes:
 
     def _set_up_child(self) -> None:
         self._prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)  # for a parent that is killed itself
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
 
     def run(
         self,
@@ -176,7 +133,7 @@ class Processes:
         def served() -> dict[str, Any] | None:
             code, record = child.exited(), child.result_record()
             if code is not None:
-                raise child.failure(f"ended with exit code {code} before it served")
+                raise self._failure(child, f"ended with exit code {code} before it served")
             return record
 
         return self._wait(child, served, timeout_seconds)
@@ -200,13 +157,23 @@ class Processes:
         self._end(child)
         if code != 0:
             how = f"exit code {code}" if code > 0 else f"signal {-code}"
-            raise child.failure(f"ended with {how}")
+            raise self._failure(child, f"ended with {how}")
+
+    def _failure(self, child: Child, what: str) -> MxArtifactsError:
+        said = child.said()
+        for line in said:
+            self._say(f"{child.name} | {line}")
+        message = f"{child.name}: `{shlex.join(child.command)}` {what}"
+        return MxArtifactsError(
+            f"{message}: {_last_words(said)}" if said else message,
+            hint="run it again with --keep and look at the logs",
+        )
 
     def _wait(self, child: Child, poll: Callable[[], T | None], timeout_seconds: float) -> T:
         deadline = self._clock.monotonic() + timeout_seconds
         while (answer := poll()) is None:
             if self._clock.monotonic() > deadline:
-                raise child.failure(f"took longer than {timeout_seconds:.0f} s")
+                raise self._failure(child, f"took longer than {timeout_seconds:.0f} s")
             self._clock.sleep(POLL_SECONDS)
         return answer
 
