@@ -30,9 +30,9 @@ interop: $(DEV_READY) $(INTEROP_READY)  ## Run only the tests against the refere
 	$(BIN)/python -m pytest -m interop
 
 check: $(DEV_READY)  ## Lint, format, types, import contracts, generated files
-	$(BIN)/ruff check .
-	$(BIN)/ruff format --check .
-	$(BIN)/mypy
+	$(BIN)/python -m ruff check .
+	$(BIN)/python -m ruff format --check .
+	$(BIN)/python -m mypy
 	$(BIN)/lint-imports
 	$(BIN)/python tools/generate_protos.py --check
 	$(BIN)/python tools/generate_docs.py --check
