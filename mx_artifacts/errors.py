@@ -7,7 +7,7 @@ nothing else leaves the library.
 
     MxArtifactsError
       ConfigurationError
-      BundleError: UnsafePathError, SourceChangedError, RelocationError
+      BundleError: UnsafePathError, NothingToPublishError, SourceChangedError, RelocationError
       IntegrityError: ManifestInvalidError, ArtifactIdMismatchError, ChunkChecksumError,
         SignatureError
       DiscoveryError: NoSourceError, IncompatibleSourceError
@@ -90,6 +90,13 @@ class UnsafePathError(BundleError):
     """A bundle member, or a link in the target, would write outside its root."""
 
     default_hint = "do not install this artifact; find out who published it"
+
+
+class NothingToPublishError(BundleError):
+    """A cache root is absent, unreadable or holds no files."""
+
+    exit_code = ExitCode.USAGE
+    default_hint = "start the engine once so that it fills its cache, or name its root with --root"
 
 
 class SourceChangedError(BundleError):
