@@ -84,6 +84,7 @@ class BundleError(MxArtifactsError):
     """A bundle cannot be made or read."""
 
     exit_code = ExitCode.INTEGRITY
+    default_hint = "publish the cache anew; see what a bundle holds with `mx-artifact inspect`"
 
 
 class UnsafePathError(BundleError):
@@ -256,6 +257,7 @@ class RecordNotFoundError(MetadataError):
     """The record does not exist (never published, lost, or collected)."""
 
     exit_code = ExitCode.NO_SOURCE
+    default_hint = "see what is served now with `mx-artifact sources list`"
 
 
 class ConflictError(MetadataError):
@@ -271,6 +273,7 @@ class RemoteError(MxArtifactsError):
     """A peer answered with an error that has no class of its own."""
 
     exit_code = ExitCode.UNREACHABLE
+    default_hint = "see that peer's log, and whether something else listens at its address"
 
 
 class TransferFailedError(MxArtifactsError):
@@ -322,6 +325,7 @@ class InstallVerificationError(InstallError):
     """What was staged is not what the artifact says."""
 
     exit_code = ExitCode.INTEGRITY
+    default_hint = "install again; if it fails again, check the target's disk and memory"
 
 
 class RollbackFailedError(InstallError):

@@ -83,9 +83,7 @@ def test_a_wrong_server_is_named(
     assert cluster.staged() == []
 
 
-def test_a_port_in_use_is_named(
-    cluster: Cluster, cache: Path, strangers: dict[str, str]
-) -> None:
+def test_a_port_in_use_is_named(cluster: Cluster, cache: Path, strangers: dict[str, str]) -> None:
     port = strangers["a web server"].rpartition(":")[2]
     code, error = cluster.publish(cache, "--port", port)
     assert (code, error["type"]) == (2, "ConfigurationError")
