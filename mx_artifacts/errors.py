@@ -7,7 +7,7 @@ nothing else leaves the library.
 
     MxArtifactsError
       ConfigurationError
-      BundleError: UnsafePathError, SourceChangedError, RelocationError
+      BundleError: UnsafePathError, NothingToPublishError, SourceChangedError, RelocationError
       IntegrityError: ManifestInvalidError, ArtifactIdMismatchError, ChunkChecksumError,
         SignatureError
       DiscoveryError: NoSourceError, IncompatibleSourceError
@@ -84,12 +84,20 @@ class BundleError(MxArtifactsError):
     """A bundle cannot be made or read."""
 
     exit_code = ExitCode.INTEGRITY
+    default_hint = "publish the cache anew; see what a bundle holds with `mx-artifact inspect`"
 
 
 class UnsafePathError(BundleError):
     """A bundle member, or a link in the target, would write outside its root."""
 
     default_hint = "do not install this artifact; find out who published it"
+
+
+class NothingToPublishError(BundleError):
+    """A cache root is absent, unreadable or holds no files."""
+
+    exit_code = ExitCode.USAGE
+    default_hint = "start the engine once so that it fills its cache, or name its root with --root"
 
 
 class SourceChangedError(BundleError):
@@ -249,6 +257,7 @@ class RecordNotFoundError(MetadataError):
     """The record does not exist (never published, lost, or collected)."""
 
     exit_code = ExitCode.NO_SOURCE
+    default_hint = "see what is served now with `mx-artifact sources list`"
 
 
 class ConflictError(MetadataError):
@@ -264,6 +273,7 @@ class RemoteError(MxArtifactsError):
     """A peer answered with an error that has no class of its own."""
 
     exit_code = ExitCode.UNREACHABLE
+    default_hint = "see that peer's log, and whether something else listens at its address"
 
 
 class TransferFailedError(MxArtifactsError):
@@ -315,6 +325,7 @@ class InstallVerificationError(InstallError):
     """What was staged is not what the artifact says."""
 
     exit_code = ExitCode.INTEGRITY
+    default_hint = "install again; if it fails again, check the target's disk and memory"
 
 
 class RollbackFailedError(InstallError):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import socket
 
-from mx_artifacts.errors import ConfigurationError
+from mx_artifacts.errors import BackendUnavailableError
 
 
 def host_towards(address: str) -> str:
@@ -13,7 +13,7 @@ def host_towards(address: str) -> str:
     Targets reach the same central server, so they most likely reach this address too.
 
     Raises:
-        ConfigurationError: the host does not resolve, or there is no route to it.
+        BackendUnavailableError: the host does not resolve (now), or there is no route to it.
     """
     host, _, port = address.rpartition(":")
     try:
@@ -24,7 +24,7 @@ def host_towards(address: str) -> str:
             probe.connect(remote)  # of a datagram socket: picks the route, no packet
             return str(probe.getsockname()[0])
     except OSError as error:
-        raise ConfigurationError(
+        raise BackendUnavailableError(
             f"no route to the central server {address}: {error.strerror or error}",
-            hint="check --server, or state this node's own address with --host",
+            hint="check MX_SERVER_ADDRESS, or --server, and this node's name resolution",
         ) from error

@@ -28,7 +28,7 @@ from mx_artifacts.bundle.tree import (
     scan_tree,
 )
 from mx_artifacts.clock import SYSTEM_CLOCK, Clock
-from mx_artifacts.errors import BundleError, NoSpaceError, SourceChangedError
+from mx_artifacts.errors import BundleError, NoSpaceError, NothingToPublishError, SourceChangedError
 
 _BLOCK_BYTES = 1024 * 1024
 _PAUSES_SECONDS = (0.05, 0.1, 0.2)
@@ -67,7 +67,8 @@ def pack_tree(
     members. Blocks for at most two seconds to let changing entries settle.
 
     Raises:
-        BundleError: there is nothing to publish, or `out` cannot be written.
+        NothingToPublishError: the root is absent, unreadable or holds no files.
+        BundleError: `out` cannot be written.
         SourceChangedError: there is nothing to publish because all of it kept changing.
         NoSpaceError: the file system of `out` is full.
     """
@@ -254,10 +255,7 @@ def _nothing_to_publish(root: Path, packer: _Packer) -> BundleError:
     message = f"cache root {root} holds no files{skipped}: nothing to publish"
     if packer.changed_count:
         return SourceChangedError(message)
-    return BundleError(
-        message,
-        hint="start the engine once so that it fills its cache, or name its root with --root",
-    )
+    return NothingToPublishError(message)
 
 
 @contextmanager

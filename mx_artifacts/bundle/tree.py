@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from mx_artifacts.bundle.names import fold, path_fault, printable
 from mx_artifacts.bundle.rules import PackRules
-from mx_artifacts.errors import BundleError
+from mx_artifacts.errors import NothingToPublishError
 
 
 class Stamp(NamedTuple):
@@ -76,18 +76,17 @@ def resolve_root(root: Path) -> str:
     """Return the real directory behind `root`, which may be a symbolic link.
 
     Raises:
-        BundleError: it does not exist or is no directory.
+        NothingToPublishError: it does not exist or is no directory.
     """
     try:
         os.stat(root)
         real = os.path.realpath(root, strict=True)
     except OSError as error:
-        raise BundleError(
-            f"cache root {root} cannot be read ({error.strerror}): nothing to publish",
-            hint="start the engine once so that it fills its cache, or name its root with --root",
+        raise NothingToPublishError(
+            f"cache root {root} cannot be read ({error.strerror}): nothing to publish"
         ) from error
     if not os.path.isdir(real):
-        raise BundleError(
+        raise NothingToPublishError(
             f"cache root {root} is not a directory: nothing to publish",
             hint="name the cache's directory with --root",
         )
@@ -103,7 +102,7 @@ def scan_tree(root: Path, rules: PackRules) -> SourceTree:
     takes its whole entry with it, so that no half of one is shipped.
 
     Raises:
-        BundleError: the root does not exist or cannot be listed.
+        NothingToPublishError: the root does not exist or cannot be listed.
     """
     walk = _Walk(resolve_root(root), rules)
     walk.descend("")
@@ -150,7 +149,7 @@ class _Walk:
                 continue  # removed since its parent was listed
             except OSError as error:
                 if not here:
-                    raise BundleError(
+                    raise NothingToPublishError(
                         f"cache root {self._root} cannot be listed ({error.strerror})",
                         hint="run as the user who owns the cache",
                     ) from error

@@ -21,6 +21,7 @@ from mx_artifacts.errors import (
     LeaseExpiredError,
     MxArtifactsError,
     NoFreeSlotError,
+    PeerLostError,
     ReadTimeoutError,
     RecordNotFoundError,
 )
@@ -222,6 +223,8 @@ class Pipeline:
             except NoFreeSlotError:
                 if target.deadline.passed:
                     raise
+            except RecordNotFoundError as error:  # it gave us its tables, so it is stopping
+                raise PeerLostError(f"{error}; it served that a moment ago") from error
             # Jitter, so that targets that were refused together do not come back together.
             pause = backoff * target.rng.uniform(0.5, 1.0)
             self._stop.wait(min(pause, target.deadline.remaining()))

@@ -10,6 +10,7 @@ from mx_artifacts.errors import (
     ConfigurationError,
     ConflictError,
     IntegrityError,
+    LeaseError,
     LeaseExpiredError,
     ManifestInvalidError,
     MxArtifactsError,
@@ -27,6 +28,7 @@ _TO_CODE: tuple[tuple[type[MxArtifactsError], grpc.StatusCode], ...] = (
     (NoFreeSlotError, grpc.StatusCode.RESOURCE_EXHAUSTED),
     (LeaseExpiredError, grpc.StatusCode.FAILED_PRECONDITION),
     (UnknownLeaseError, grpc.StatusCode.NOT_FOUND),
+    (LeaseError, grpc.StatusCode.UNAVAILABLE),  # none is granted any more: the source is stopping
     (RecordNotFoundError, grpc.StatusCode.NOT_FOUND),
     (ConflictError, grpc.StatusCode.ABORTED),
     (BackendUnavailableError, grpc.StatusCode.UNAVAILABLE),

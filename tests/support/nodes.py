@@ -10,7 +10,7 @@ import json
 import os
 import signal
 import subprocess
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,11 +19,13 @@ from typing import Any
 from mx_artifacts import settings
 from tests.support.processes import COMMAND, DEADLINE_SECONDS, Service, run_cli, serving
 
+REPOSITORY = Path(__file__).parents[2]
 KIND = "tilelang"
 """Its entries are directories named by a hash, and no fix-up looks into their files."""
 IDENTITY = {"cuda_version": "12.8", "gpu_arch": "sm90", "tilelang_version": "1"}
-WORDS = ("--kind", KIND, "--framework", "vllm") + tuple(
-    word for pair in IDENTITY.items() for word in ("--identity", "=".join(pair))
+WORDS = (
+    *("--kind", KIND, "--framework", "vllm"),
+    *(word for pair in IDENTITY.items() for word in ("--identity", "=".join(pair))),
 )
 FIRST, SECOND = "a" * 64, "b" * 64
 """Names of entries."""
@@ -69,18 +71,20 @@ class Running:
 
 
 @contextmanager
-def running(*args: str, env: Mapping[str, str], logs: Path, **options: Any) -> Iterator[Running]:
+def running(
+    *args: str, env: Mapping[str, str], logs: Path, command: Sequence[str] = COMMAND
+) -> Iterator[Running]:
     """Start a command line with --format jsonl; kill it with the block if it still runs."""
     errors = logs / f"{args[0]}-{os.urandom(4).hex()}.err"
     with (
         errors.open("w") as stderr,
         subprocess.Popen(
-            [*COMMAND, *args, "--format", "jsonl"],
+            [*command, *args, "--format", "jsonl"],
             env=dict(env),
             stdout=subprocess.PIPE,
             stderr=stderr,
             text=True,
-            **options,
+            cwd=REPOSITORY,
         ) as process,
     ):
         try:

@@ -1,0 +1,140 @@
+"""What is missing, in the way or somebody else's: named, with the next step, in bounded time."""
+
+from __future__ import annotations
+
+import http.server
+import os
+import resource
+import socket
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.nodes import Cluster
+from tests.support.trees import read_tree
+
+NO_NIXL = """
+import sys
+
+class Blocker:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0].startswith("nixl"):
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+
+sys.meta_path.insert(0, Blocker())
+"""
+
+
+class _Silent(http.server.BaseHTTPRequestHandler):
+    def log_message(self, *_arguments: object) -> None:
+        pass
+
+
+@pytest.fixture(scope="module")
+def strangers() -> Iterator[dict[str, str]]:
+    """Give addresses of servers that are not ours."""
+    with (
+        http.server.ThreadingHTTPServer(("127.0.0.1", 0), _Silent) as web,
+        socket.socket() as blackhole,
+    ):
+        blackhole.bind(("127.0.0.1", 0))
+        blackhole.listen()
+        thread = threading.Thread(target=web.serve_forever)
+        thread.start()
+        try:
+            yield {
+                "a web server": f"127.0.0.1:{web.server_port}",
+                "a blackhole": f"127.0.0.1:{blackhole.getsockname()[1]}",
+                "nobody": "127.0.0.1:1",
+                "no such name": "no-such-host.invalid:8001",
+                "no port": "127.0.0.1",
+            }
+        finally:
+            web.shutdown()
+            thread.join()
+
+
+@pytest.mark.parametrize("verb", ["publish", "fetch"])
+@pytest.mark.parametrize(
+    ("server", "code"),
+    [
+        ("a web server", 14),
+        ("a blackhole", 14),
+        ("nobody", 14),
+        ("no such name", 14),
+        ("no port", 2),
+    ],
+)
+def test_a_wrong_server_is_named(
+    cluster: Cluster, cache: Path, strangers: dict[str, str], verb: str, server: str, code: int
+) -> None:
+    env = {"MX_SERVER_ADDRESS": strangers[server], "MX_SOURCE_QUERY_TIMEOUT": "2"}
+    if verb == "publish":
+        got, error = cluster.publish(cache, **env)
+    else:
+        got, error = cluster.fetch(cluster.directory / "cold", **env)
+    assert got == error["exit_code"] == code
+    assert strangers[server] in error["message"]
+    assert "MX_SERVER_ADDRESS" in error["hint"]
+    assert error["retryable"] == (server in ("a blackhole", "nobody", "no such name"))
+    assert not (cluster.directory / "cold").exists()
+    assert cluster.staged() == []
+
+
+def test_a_port_in_use_is_named(cluster: Cluster, cache: Path, strangers: dict[str, str]) -> None:
+    port = strangers["a web server"].rpartition(":")[2]
+    code, error = cluster.publish(cache, "--port", port)
+    assert (code, error["type"]) == (2, "ConfigurationError")
+    assert port in error["message"]
+    assert "--port" in error["hint"]
+    assert not (cluster.directory / "sealed").exists()
+
+
+@pytest.mark.parametrize("fault", ["no NIXL", "unknown backend", "UCX does not start"])
+def test_a_data_plane_that_does_not_start_is_named(
+    cluster: Cluster, cache: Path, tmp_path: Path, fault: str
+) -> None:
+    (tmp_path / "sitecustomize.py").write_text(NO_NIXL)
+    path = os.pathsep.join(filter(None, (str(tmp_path), cluster.env.get("PYTHONPATH"))))
+    env, words, hint = {
+        "no NIXL": ({"PYTHONPATH": path}, "NIXL cannot be imported", "pip install nixl"),
+        "unknown backend": ({"MX_NIXL_BACKEND": "PIGEON"}, "'PIGEON'", "MX_NIXL_BACKEND"),
+        "UCX does not start": ({"UCX_TLS": "nonsense"}, "UCX does not start", "UCX_TLS"),
+    }[fault]
+    with cluster.source(cache):
+        failures = [cluster.publish(cache, **env), cluster.fetch(tmp_path / "cold", **env)]
+    for code, error in failures:
+        assert (code, error["type"]) == (15, "TransportUnavailableError")
+        assert words in error["message"]
+        assert hint in error["hint"]
+    assert not (tmp_path / "cold").exists()
+    assert cluster.staged() == []
+
+
+def test_a_low_memlock_limit_is_no_obstacle_on_one_host(
+    cluster: Cluster, cache: Path, tmp_path: Path
+) -> None:
+    """Reads of shared memory and TCP pin nothing; what does names the limit (RegistrationError)."""
+    before = resource.getrlimit(resource.RLIMIT_MEMLOCK)
+    resource.setrlimit(resource.RLIMIT_MEMLOCK, (64 * 1024, before[1]))
+    try:
+        with cluster.source(cache):
+            code, done = cluster.fetch(tmp_path / "cold")
+    finally:
+        resource.setrlimit(resource.RLIMIT_MEMLOCK, before)
+    assert code == 0, done
+    assert read_tree(tmp_path / "cold") == read_tree(cache)
+
+
+@pytest.mark.parametrize("place", ["a file", "read-only"])
+def test_a_bundle_root_that_cannot_be_used_is_named(
+    cluster: Cluster, cache: Path, tmp_path: Path, place: str
+) -> None:
+    blocked = "/proc/mx-artifacts" if place == "read-only" else str(tmp_path / "file")
+    (tmp_path / "file").touch()
+    code, error = cluster.publish(cache, "--bundle-root", blocked)
+    assert (code, error["type"]) == (1, "InstallError")
+    assert blocked in error["message"]
+    assert "--bundle-root" in error["hint"]
