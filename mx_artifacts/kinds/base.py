@@ -65,7 +65,7 @@ class CacheKind:
         engine_fields: names of SourceIdentity fields that describe how the engine was started.
             They cannot be probed from what is installed; stated ones partition the pool.
         extra_parameters: names of extra identity parameters that must be probed or stated and
-            that the reference's loaders have too (shared/wire.md, "Identities").
+            that the reference's loaders have too (docs/protocol.md, "Identities").
         strict_parameters: further ones, likewise, without which a wrong match would be possible;
             the reference does not have them.
         may_be_absent: those of the names above whose component need not be installed here. That
@@ -110,4 +110,4 @@ LITTER = (
     ".nfs*",
     "lost+found",
 )
-"""Never shipped by any kind (shared/cache-facts.md, 9.7)."""
+"""Never shipped by any kind (docs/cache-facts.md, 9.7)."""

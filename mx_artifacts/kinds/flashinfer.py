@@ -1,7 +1,7 @@
 """FlashInfer's modules: `<root>/<version>/<archs>/cached_ops/<module>/{build.ninja, *.o, *.so, …}`.
 
 ninja decides whether a module is current, by command lines and mtimes to the nanosecond, so mtimes
-and every file of a module are kept (shared/cache-facts.md, 4). The second root is plain JSON of the
+and every file of a module are kept (docs/cache-facts.md, 4). The second root is plain JSON of the
 autotuner: where one rank has it and another has not, an engine can hang, so all of a group's nodes
 must install it or none.
 """

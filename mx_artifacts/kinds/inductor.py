@@ -99,7 +99,7 @@ KIND = CacheKind(
     extra_parameters=("triton_key",),
     # Kernels for the CPU are built with -march=native, and neither Inductor's key nor the
     # library's name tells the CPU: another one gives wrong results or crashes. The same holds on
-    # one machine for ATEN_CPU_CAPABILITY (shared/cache-facts.md, 2, g1 and h3). Inductor's key
+    # one machine for ATEN_CPU_CAPABILITY (docs/cache-facts.md, 2, g1 and h3). Inductor's key
     # has the GPU's name beside its architecture.
     strict_parameters=(
         "machine",

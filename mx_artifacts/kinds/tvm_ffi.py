@@ -1,7 +1,7 @@
 """TVM-FFI's inline modules: `<root>/<name>_<hash>/{main.cpp, build.ninja, *.o, <name>.so, …}`.
 
 The directory's name hashes the sources and flags; everything else is ninja's business, so mtimes
-and every file are kept (shared/cache-facts.md, 5).
+and every file are kept (docs/cache-facts.md, 5).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Trees as the compilers lay them out (shared/cache-facts.md), one fixture a cache kind.
+"""Trees as the compilers lay them out (docs/cache-facts.md), one fixture a cache kind.
 
 A tree maps each file's path to the entry it belongs to, or to None where it must never be shipped.
 To add a cache kind, add its tree to `KIND_TREES`.
@@ -94,7 +94,7 @@ KIND_TREES: dict[str, dict[str, str | None]] = {
     },
 }
 
-# What a peer's disk was found to hold beside a cache (shared/pain.md, 5.1); no kind ships it.
+# What a peer's disk was found to hold beside a cache; no kind ships it.
 LITTER_TREE: dict[str, None] = dict.fromkeys(
     (
         "ext/lock",

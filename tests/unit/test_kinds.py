@@ -84,7 +84,7 @@ def test_declarations_hold_together(kind):
     assert not kind.roots[0].optional
 
 
-# shared/wire.md, "Identities that the reference's engine loaders make".
+# docs/protocol.md, "Identities that the reference's engine loaders make".
 _ENGINE = {
     *("tensor_parallel_size", "pipeline_parallel_size", "expert_parallel_size", "dtype"),
     *("quantization", "revision", "backend_framework_version", "compile_config_digest"),
