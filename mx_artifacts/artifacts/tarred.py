@@ -27,6 +27,7 @@ from mx_artifacts.errors import (
     InstallError,
     ManifestInvalidError,
     MxArtifactsError,
+    RegistrationError,
     TransferFailedError,
     TransportUnavailableError,
 )
@@ -42,7 +43,7 @@ PRIMARY_BUNDLE_NAME = "artifact.tar"
 DEFAULT_LOCK_TIMEOUT_SECONDS = 60.0
 
 # Failures of this node: another source would meet them too.
-_OURS = (ConfigurationError, InstallError, TransportUnavailableError)
+_OURS = (ConfigurationError, InstallError, RegistrationError, TransportUnavailableError)
 
 
 @dataclass(frozen=True)

@@ -202,6 +202,25 @@ def test_a_source_that_stops_is_noticed(artifact: SealedArtifact, target: Target
     assert target.has_nothing()
 
 
+@pytest.mark.parametrize("slots", [None, 1], ids=["resident", "slots"])
+def test_a_source_that_serves_it_no_longer_is_as_good_as_gone(
+    artifact: SealedArtifact, target: Target, slots: int | None
+) -> None:
+    """Its publisher ends in order; to the target that is no damage, and another source may do."""
+
+    def withdraw(event: Event) -> None:
+        if event.name == "transfer.chunk":
+            server.remove_artifact(SOURCE_ID, artifact.artifact_id)
+
+    with (
+        serving(artifact, slots=slots) as server,
+        pytest.raises(PeerLostError, match=f"{server.endpoint}.*of {CHUNKS} chunks") as caught,
+    ):
+        target.fetch(server, artifact, events=withdraw)
+    assert caught.value.retryable
+    assert target.has_nothing()
+
+
 def test_a_source_that_is_busy_for_ever_is_given_up_at_the_deadline(
     artifact: SealedArtifact, target: Target
 ) -> None:

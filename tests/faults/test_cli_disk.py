@@ -81,18 +81,17 @@ def test_a_disk_that_fills_up_during_the_transfer(
     assert read_tree(tmp_path / "cold") == read_tree(cache)
 
 
-@pytest.mark.parametrize("replace", [(), ("--replace",)], ids=["keep", "replace"])
 def test_two_installers_of_one_root_both_do_right(
-    cluster: Cluster, cache: Path, tmp_path: Path, replace: tuple[str, ...]
+    cluster: Cluster, cache: Path, tmp_path: Path
 ) -> None:
     root = tmp_path / "cold"
     with cluster.source(cache), ExitStack() as stack:
-        pair = [stack.enter_context(cluster.target(root, *replace)) for _ in range(2)]
+        pair = [stack.enter_context(cluster.target(root)) for _ in range(2)]
         ends = [installer.end() for installer in pair]
     assert [code for code, _ in ends] == [0, 0], ends
     assert contents(root) == contents(cache)
     installed = [end["installed"][0]["roots"][0]["installed"] for _, end in ends]
-    assert sorted(map(len, installed)) == ([2, 2] if replace else [0, 2])
+    assert sorted(map(len, installed)) == [0, 2]
     assert leftovers(root) == []
     assert cluster.staged() == []
 

@@ -159,4 +159,3 @@ def test_a_root_without_a_cache_is_named(cluster: Cluster, tmp_path: Path, what:
     assert str(root) in error["message"]
     assert "--root" in error["hint"]
     assert list((tmp_path / "sealed").iterdir()) == []
-    assert cluster.sources() == []

@@ -25,6 +25,22 @@ class Blocker:
 
 sys.meta_path.insert(0, Blocker())
 """
+NO_MEMLOCK = """
+import importlib
+
+load = importlib.import_module
+
+def load_and_spoil(name, package=None):
+    module = load(name, package)
+    if name.endswith("._bindings"):
+        def refuse(*arguments):
+            raise module.nixlBackendError("NIXL_ERR_BACKEND")
+        module.nixlAgent.registerMem = refuse
+    return module
+
+importlib.import_module = load_and_spoil
+"""
+"""As a NIC's driver does it when a buffer exceeds the limit; there is no NIC here."""
 
 
 class _Silent(http.server.BaseHTTPRequestHandler):
@@ -70,7 +86,7 @@ def strangers() -> Iterator[dict[str, str]]:
 def test_a_wrong_server_is_named(
     cluster: Cluster, cache: Path, strangers: dict[str, str], verb: str, server: str, code: int
 ) -> None:
-    env = {"MX_SERVER_ADDRESS": strangers[server], "MX_SOURCE_QUERY_TIMEOUT": "2"}
+    env = {"MX_SERVER_ADDRESS": strangers[server], "MX_SOURCE_QUERY_TIMEOUT": "1"}
     if verb == "publish":
         got, error = cluster.publish(cache, **env)
     else:
@@ -92,21 +108,35 @@ def test_a_port_in_use_is_named(cluster: Cluster, cache: Path, strangers: dict[s
     assert not (cluster.directory / "sealed").exists()
 
 
-@pytest.mark.parametrize("fault", ["no NIXL", "unknown backend", "UCX does not start"])
-def test_a_data_plane_that_does_not_start_is_named(
-    cluster: Cluster, cache: Path, tmp_path: Path, fault: str
+@pytest.mark.parametrize(
+    ("env", "shim", "kind", "words", "hint"),
+    [
+        ({}, NO_NIXL, "TransportUnavailableError", "NIXL cannot be imported", "pip install nixl"),
+        ({"MX_NIXL_BACKEND": "X"}, "", "TransportUnavailableError", "'X'", "MX_NIXL_BACKEND"),
+        ({"UCX_TLS": "X"}, "", "TransportUnavailableError", "UCX does not start", "UCX_TLS"),
+        ({}, NO_MEMLOCK, "RegistrationError", "NIXL cannot register", "ulimit -l"),
+    ],
+    ids=["no NIXL", "unknown backend", "no UCX", "no memlock"],
+)
+def test_a_data_plane_that_does_not_work_is_named(
+    cluster: Cluster,
+    cache: Path,
+    tmp_path: Path,
+    env: dict[str, str],
+    shim: str,
+    kind: str,
+    words: str,
+    hint: str,
 ) -> None:
-    (tmp_path / "sitecustomize.py").write_text(NO_NIXL)
+    (tmp_path / "sitecustomize.py").write_text(shim)
     path = os.pathsep.join(filter(None, (str(tmp_path), cluster.env.get("PYTHONPATH"))))
-    env, words, hint = {
-        "no NIXL": ({"PYTHONPATH": path}, "NIXL cannot be imported", "pip install nixl"),
-        "unknown backend": ({"MX_NIXL_BACKEND": "PIGEON"}, "'PIGEON'", "MX_NIXL_BACKEND"),
-        "UCX does not start": ({"UCX_TLS": "nonsense"}, "UCX does not start", "UCX_TLS"),
-    }[fault]
+    env = {**env, "PYTHONPATH": path}
     with cluster.source(cache):
+        (kept,) = (tmp_path / "sealed").iterdir()
         failures = [cluster.publish(cache, **env), cluster.fetch(tmp_path / "cold", **env)]
+        assert list((tmp_path / "sealed").iterdir()) == [kept]
     for code, error in failures:
-        assert (code, error["type"]) == (15, "TransportUnavailableError")
+        assert (code, error["type"]) == (15, kind)
         assert words in error["message"]
         assert hint in error["hint"]
     assert not (tmp_path / "cold").exists()
@@ -116,7 +146,7 @@ def test_a_data_plane_that_does_not_start_is_named(
 def test_a_low_memlock_limit_is_no_obstacle_on_one_host(
     cluster: Cluster, cache: Path, tmp_path: Path
 ) -> None:
-    """Reads of shared memory and TCP pin nothing; what does names the limit (RegistrationError)."""
+    """Reads of shared memory and TCP pin nothing."""
     before = resource.getrlimit(resource.RLIMIT_MEMLOCK)
     resource.setrlimit(resource.RLIMIT_MEMLOCK, (64 * 1024, before[1]))
     try:
