@@ -107,8 +107,9 @@ def exit_codes_page() -> str:
     return f"""# Exit codes
 
 {table(("code", "name", "meaning"), *codes)}
-With `--format json` or `jsonl`, an error is one JSON object on stderr with `type`, `message`,
-`hint`, `retryable` and `exit_code`. `type` is one of the classes below, `UsageError` (a command
+With `--format json` or `jsonl`, an error is one JSON object, in a line of its own on stderr, with
+`type`, `message`, `hint`, `retryable` and `exit_code`; UCX and NIXL may write lines of theirs there,
+which do not start with `{`. `type` is one of the classes below, `UsageError` (a command
 line that cannot be parsed, code 2) or `Interrupted` (code 130). Retryable means that the same call
 may succeed later without any change. `TransferFailedError` takes both from the causes that it
 lists in `attempts`, `KindsFailedError` from those in `failures` when no kind is done.

@@ -66,7 +66,7 @@ def test_a_disk_that_fills_up_during_the_transfer(
     cluster: Cluster, small_disk: Path, tmp_path: Path
 ) -> None:
     cache = warm_cache(tmp_path / "big", 3 * MIB)
-    slow = ("--chunk-size", "4KiB", "--slots", "1")
+    slow = ("--chunk-size", "8KiB", "--slots", "1")
     with cluster.source(cache, *slow, MX_ARTIFACT_RESIDENT_BUDGET="1"):
         with cluster.target(tmp_path / "cold", "--bundle-root", str(small_disk)) as target:
             assert target.expect("transfer.chunk")

@@ -29,7 +29,7 @@ def blackhole() -> Iterator[socket.socket]:
 
 def test_a_fetch_that_is_interrupted_while_it_transfers(cluster: Cluster, tmp_path: Path) -> None:
     """Its slot is free at once; otherwise the next target would wait for the lease's end."""
-    cache = warm_cache(tmp_path / "big", 4 << 20)
+    cache = warm_cache(tmp_path / "big", 2 << 20)
     leases = {"MX_ARTIFACT_LEASE_TTL_SECS": "7200"}
     with cluster.source(cache, *SLOW, **NO_RESIDENTS, **leases) as source:
         for number in (signal.SIGTERM, signal.SIGINT):
@@ -74,7 +74,7 @@ def test_a_fetch_that_waits_for_a_source_can_be_interrupted(
 
 def test_a_source_that_is_told_to_stop_while_it_is_read(cluster: Cluster, tmp_path: Path) -> None:
     """It ends in order; its target gets a clear error and installs nothing."""
-    cache = warm_cache(tmp_path / "big", 4 << 20)
+    cache = warm_cache(tmp_path / "big", 2 << 20)
     with (
         cluster.source(cache, *SLOW, **NO_RESIDENTS) as source,
         cluster.target(tmp_path / "cold") as target,

@@ -38,6 +38,11 @@ def clean_environment(home: Path) -> dict[str, str]:
     return env | {"HOME": str(home), "MX_WORKER_GRPC_PORT": "0"}
 
 
+def last_object(text: str) -> Any:
+    """Return the last line that is ours; on stderr UCX and NIXL write lines of their own."""
+    return json.loads([line for line in text.splitlines() if line.startswith("{")][-1])
+
+
 class Running:
     """A command line under way. `expect` reads its records (jsonl) one by one."""
 
@@ -66,8 +71,7 @@ class Running:
         """Wait for the end; return the exit code, and the result or the error."""
         out, _ = self.process.communicate(timeout=DEADLINE_SECONDS)
         code = self.process.returncode
-        text = self._errors.read_text() if code else out
-        return code, json.loads(text.splitlines()[-1])
+        return code, last_object(self._errors.read_text() if code else out)
 
 
 @contextmanager
@@ -134,8 +138,9 @@ class Cluster:
 
     def _run(self, args: tuple[str, ...], env: Mapping[str, str]) -> tuple[int, Any]:
         done = run_cli(*args, "--format", "json", env={**self.env, **env})
-        text = done.stderr.splitlines()[-1] if done.returncode else done.stdout
-        return done.returncode, json.loads(text)
+        if done.returncode:
+            return done.returncode, last_object(done.stderr)
+        return 0, json.loads(done.stdout)
 
     def staged(self) -> list[str]:
         """Return what is left in the targets' bundle root."""
