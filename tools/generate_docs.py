@@ -108,8 +108,8 @@ def exit_codes_page() -> str:
 
 {table(("code", "name", "meaning"), *codes)}
 With `--format json` or `jsonl`, an error is one JSON object, in a line of its own on stderr, with
-`type`, `message`, `hint`, `retryable` and `exit_code`; UCX and NIXL may write lines of theirs there,
-which do not start with `{`. `type` is one of the classes below, `UsageError` (a command
+`type`, `message`, `hint`, `retryable` and `exit_code`. UCX and NIXL may write lines there
+too, which are no JSON objects. `type` is one of the classes below, `UsageError` (a command
 line that cannot be parsed, code 2) or `Interrupted` (code 130). Retryable means that the same call
 may succeed later without any change. `TransferFailedError` takes both from the causes that it
 lists in `attempts`, `KindsFailedError` from those in `failures` when no kind is done.
