@@ -21,7 +21,7 @@ from mx_artifacts.observability.events import Event, EventSink, drop
 from mx_artifacts.transfer.select import ordering
 from mx_artifacts.transport.base import Transport
 
-MAX_SOURCES_TRIED = 8
+MAX_SOURCES_TRIED = 32
 """Sources asked in one fetch; each has a time budget of its own."""
 _POLL_SECONDS = (0.25, 0.5, 1.0, 2.0)
 _SOME_POLL_SECONDS = 1.0
