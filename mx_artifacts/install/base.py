@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from mx_artifacts.kinds.base import Fixup
@@ -50,6 +50,7 @@ class RootReport:
         dropped: entries that were left out, and why.
         files: how many files the installed entries have.
         bytes: their sizes, summed [bytes].
+        unverified: what was moved in although this node cannot tell whether it is right, and why.
     """
 
     root: Path
@@ -58,6 +59,7 @@ class RootReport:
     dropped: Mapping[str, str]
     files: int
     bytes: int
+    unverified: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

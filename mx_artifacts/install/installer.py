@@ -16,7 +16,7 @@ from mx_artifacts.errors import ConfigurationError, RollbackFailedError
 from mx_artifacts.install.access import Access
 from mx_artifacts.install.base import ArtifactOrigin, InstallReport, RootInstall, RootReport
 from mx_artifacts.install.commit import Committer, Outcome, settle
-from mx_artifacts.install.entries import group_entries, leaves_of
+from mx_artifacts.install.entries import ancestors, group_entries, leaves_of
 from mx_artifacts.install.lock import locked
 from mx_artifacts.install.plan import has_all
 from mx_artifacts.install.receipt import (
@@ -102,6 +102,14 @@ class _Target:
     @property
     def dropped(self) -> Mapping[str, str]:
         return {**(self.staged.dropped if self.staged else {}), **self.outcome.blocked}
+
+    @property
+    def unverified(self) -> Mapping[str, str]:
+        doubts = self.staged.unverified if self.staged else {}
+        return {path: why for path, why in doubts.items() if self._is_installed(path)}
+
+    def _is_installed(self, path: str) -> bool:
+        return bool(self.outcome.installed & {path, *ancestors(path)})
 
 
 @dataclass
@@ -211,4 +219,5 @@ def _report(target: _Target) -> RootReport:
         dropped=target.dropped,
         files=len(files),
         bytes=sum(file.size for file in files),
+        unverified=target.unverified,
     )

@@ -7,7 +7,7 @@ import os
 import stat
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from mx_artifacts.bundle.scan import BundleMember
@@ -33,6 +33,7 @@ class StagedTree:
     directory: Path
     entries: tuple[InstalledEntry, ...]
     dropped: Mapping[str, str]
+    unverified: Mapping[str, str] = field(default_factory=dict)
 
 
 def stage(root: RootInstall, workspace: Workspace, access: Access) -> StagedTree:
@@ -48,8 +49,11 @@ def stage(root: RootInstall, workspace: Workspace, access: Access) -> StagedTree
     members = unpack_bundle(root.bundle, tree)
     _verify(tree, members, access)
     dropped: dict[str, str] = {}
+    unverified: dict[str, str] = {}
     for fixup in root.fixups:
-        dropped.update(fixup(tree, workspace.root).dropped)
+        report = fixup(tree, workspace.root)
+        dropped.update(report.dropped)
+        unverified.update(report.unverified)
     files, directories = _walk(tree, access)  # again: fix-ups write files of their own
     with ThreadPoolExecutor(_SYNC_THREADS, "mx-install") as pool:
         described = pool.map(lambda path: _describe(tree, path), files)
@@ -62,7 +66,7 @@ def stage(root: RootInstall, workspace: Workspace, access: Access) -> StagedTree
         )
         for entry, leaves in groups.items()
     )
-    return StagedTree(tree, tuple(entries), dropped)
+    return StagedTree(tree, tuple(entries), dropped, unverified)
 
 
 def _verify(tree: Path, members: Sequence[BundleMember], access: Access) -> None:

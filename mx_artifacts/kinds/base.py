@@ -17,18 +17,24 @@ from mx_artifacts.core.identity import SourceType
 Environment = Mapping[str, str]
 
 
+def _no_obstacle() -> str:
+    return ""
+
+
 @dataclass(frozen=True)
 class RootRule:
     """A cache root of a kind.
 
     `name` is "" for the primary root (bundle `artifact.tar`), else the bundle is `<name>.tar`.
     `locate` returns where the engine looks, by the environment's rules in their order, and which
-    variable (or default) decided, for messages.
+    variable (or default) decided, for messages. `relocation_obstacle` says why, on this node, a
+    cache that was made for another root could not be used, or "" where it can.
     """
 
     name: str
     locate: Callable[[Environment], tuple[Path, str]]
     optional: bool = False
+    relocation_obstacle: Callable[[], str] = _no_obstacle
 
 
 class Fixup(Protocol):
@@ -46,10 +52,14 @@ class Fixup(Protocol):
 
 @dataclass(frozen=True)
 class FixupReport:
-    """What a fix-up changed: files rewritten, entries dropped and why."""
+    """What a fix-up changed: files rewritten, entries dropped and why.
+
+    `unverified` has entries that are kept although this node cannot tell whether they are right.
+    """
 
     rewritten: int = 0
     dropped: Mapping[str, str] = field(default_factory=dict)
+    unverified: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -1,9 +1,9 @@
 """FlashInfer's modules: `<root>/<version>/<archs>/cached_ops/<module>/{build.ninja, *.o, *.so, …}`.
 
 ninja decides whether a module is current, by command lines and mtimes to the nanosecond, so mtimes
-and every file of a module are kept (docs/cache-facts.md, 4). The second root is plain JSON of the
-autotuner: where one rank has it and another has not, an engine can hang, so all of a group's nodes
-must install it or none.
+and every file of a module are kept (docs/cache-facts.md, 4), and the fix-up adapts ninja's state.
+The second root is plain JSON of the autotuner: where one rank has it and another has not, an engine
+can hang, so all of a group's nodes must install it or none.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 from mx_artifacts.bundle.rules import PackRules
 from mx_artifacts.core.identity import SourceType
 from mx_artifacts.kinds.base import LITTER, CacheKind, RootRule
+from mx_artifacts.kinds.ninja_modules import relocate_ninja_modules, relocation_obstacle
 from mx_artifacts.kinds.roots import below_home, below_vllm_cache, first_of, from_variable
 
 _IN_UNITS = ("cached_ops", "generated")
@@ -36,6 +37,7 @@ KIND = CacheKind(
                 from_variable("FLASHINFER_WORKSPACE_BASE", ".cache", "flashinfer"),
                 below_home(".cache", "flashinfer"),
             ),
+            relocation_obstacle=relocation_obstacle,
         ),
         RootRule(
             "autotune",
@@ -57,4 +59,5 @@ KIND = CacheKind(
     # Modules link against TVM-FFI in newer FlashInfer; one ninja rebuilds what another built.
     strict_parameters=("machine", "libc", "ninja_version", "tvm_ffi_version"),
     may_be_absent=frozenset({"tvm_ffi_version"}),
+    fixups=(relocate_ninja_modules,),
 )

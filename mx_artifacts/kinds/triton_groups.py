@@ -13,12 +13,12 @@ import json
 import os
 import re
 import shutil
-import stat
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path, PurePosixPath
 
 from mx_artifacts.errors import RelocationError, UnsafePathError
 from mx_artifacts.kinds.base import FixupReport
+from mx_artifacts.kinds.files import overwrite
 
 GROUP_PREFIX = "__grp__"
 MAX_GROUP_FILE_BYTES = 1 << 20
@@ -94,7 +94,7 @@ def _relocate(group_file: Path, siblings: frozenset[str], target: Path) -> int:
     relocated = _replace_strings(text, changes)
     if relocated == text:
         return 0
-    _overwrite(group_file, relocated)
+    overwrite(group_file, relocated.encode("utf-8"))
     return 1
 
 
@@ -144,13 +144,3 @@ def _replace_strings(text: str, changes: Mapping[str, str]) -> str:
     document = json.loads(text)
     document["child_paths"] = {n: changes[p] for n, p in document["child_paths"].items()}
     return relocated if json.loads(relocated) == document else json.dumps(document)
-
-
-def _overwrite(path: Path, text: str) -> None:
-    """Replace the content of `path`, whatever its mode; mode and mtime stay."""
-    status = path.stat()
-    fresh = path.with_name(path.name + ".mx-artifacts")
-    fresh.write_bytes(text.encode("utf-8"))
-    fresh.chmod(stat.S_IMODE(status.st_mode))
-    os.utime(fresh, ns=(status.st_atime_ns, status.st_mtime_ns))
-    fresh.replace(path)

@@ -1,7 +1,7 @@
 """TVM-FFI's inline modules: `<root>/<name>_<hash>/{main.cpp, build.ninja, *.o, <name>.so, …}`.
 
 The directory's name hashes the sources and flags; everything else is ninja's business, so mtimes
-and every file are kept (docs/cache-facts.md, 5).
+and every file are kept (docs/cache-facts.md, 5), and the fix-up adapts ninja's state.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 from mx_artifacts.bundle.rules import PackRules, first_parts
 from mx_artifacts.core.identity import SourceType
 from mx_artifacts.kinds.base import LITTER, CacheKind, RootRule
+from mx_artifacts.kinds.ninja_modules import relocate_ninja_modules, relocation_obstacle
 from mx_artifacts.kinds.roots import below_home, first_of, from_variable
 
 KIND = CacheKind(
@@ -16,7 +17,11 @@ KIND = CacheKind(
     source_type=SourceType.TVM_FFI_CACHE,
     title="TVM-FFI modules",
     roots=(
-        RootRule("", first_of(from_variable("TVM_FFI_CACHE_DIR"), below_home(".cache", "tvm-ffi"))),
+        RootRule(
+            "",
+            first_of(from_variable("TVM_FFI_CACHE_DIR"), below_home(".cache", "tvm-ffi")),
+            relocation_obstacle=relocation_obstacle,
+        ),
     ),
     pack=PackRules(exclude=LITTER, keep_mtimes=True, entry_of=first_parts(1)),
     identity_fields=(
@@ -38,4 +43,5 @@ KIND = CacheKind(
     extra_parameters=("tvm_ffi_version",),
     strict_parameters=("machine", "libc", "ninja_version"),
     may_be_absent=frozenset({"backend_framework_version"}),
+    fixups=(relocate_ninja_modules,),
 )

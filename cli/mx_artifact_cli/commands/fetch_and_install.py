@@ -231,6 +231,8 @@ def _show_fetched(output: Output, probed: ProbedIdentity, fetched: Fetched) -> d
         )
         for entry, reason in root.dropped.items():
             output.line(f"    dropped {entry}: {reason}")
+        for entry, reason in root.unverified.items():
+            output.line(f"    {entry}: {reason}")
     output.line(f"  receipt   {report.receipt_path}")
     installed = {
         "kind": fetched.kind,
@@ -245,6 +247,7 @@ def _show_fetched(output: Output, probed: ProbedIdentity, fetched: Fetched) -> d
                 "installed": list(root.installed),
                 "kept": list(root.kept),
                 "dropped": dict(root.dropped),
+                "unverified": dict(root.unverified),
                 "files": root.files,
                 "bytes": root.bytes,
             }

@@ -1,0 +1,104 @@
+r"""ninja's dependency log, `.ninja_deps` (version 4): which headers each output was made from.
+
+`# ninjadeps\n`, a 32-bit version, then records, in the machine's byte order. A record starts with
+a 32-bit size of what follows; its top bit tells the two sorts apart. A path: the name, padded with
+NUL bytes to a multiple of four, then the complement of its number; paths are numbered as they come.
+The inputs of an output: the output's number, the 64-bit mtime (ns) that it had, the numbers of its
+inputs. Records are appended; the last one of an output counts (ninja's src/deps_log.h).
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+
+_HEADER = b"# ninjadeps\n" + struct.pack("=I", 4)
+_IS_INPUTS = 1 << 31
+_MAX_RECORD_BYTES = (1 << 19) - 1  # kMaxRecordSize
+_UINT32 = struct.Struct("=I")
+_FIXED = struct.Struct("=IQ")
+
+
+@dataclass(frozen=True)
+class PathRecord:
+    """Gives the next number to a path."""
+
+    path: bytes
+
+
+@dataclass(frozen=True)
+class InputsRecord:
+    """The inputs of an output, by number, and the output's mtime [ns since the epoch]."""
+
+    output: int
+    mtime_ns: int
+    inputs: tuple[int, ...]
+
+
+Record = PathRecord | InputsRecord
+
+
+def parse_deps(content: bytes) -> tuple[Record, ...]:
+    """Read a log. Raises ValueError: it is damaged, cut short, or of another version."""
+    if not content.startswith(_HEADER):
+        raise ValueError(".ninja_deps is damaged, or not of version 4")
+    records: list[Record] = []
+    path_count, position = 0, len(_HEADER)
+    while position < len(content):
+        size, is_inputs, body = _cut(content, position)
+        position += 4 + size
+        if is_inputs:
+            records.append(_inputs(body, path_count))
+        else:
+            records.append(_path(body, path_count))
+            path_count += 1
+    return tuple(records)
+
+
+def _cut(content: bytes, position: int) -> tuple[int, bool, bytes]:
+    if position + 4 > len(content):
+        raise ValueError(".ninja_deps is cut short")
+    (head,) = _UINT32.unpack_from(content, position)
+    size = head & ~_IS_INPUTS
+    body = content[position + 4 : position + 4 + size]
+    if size % 4 or size > _MAX_RECORD_BYTES or len(body) != size:
+        raise ValueError(".ninja_deps is damaged or cut short")
+    return size, bool(head & _IS_INPUTS), body
+
+
+def _path(body: bytes, number: int) -> PathRecord:
+    path = body[:-4].rstrip(b"\0")
+    padding = len(body) - 4 - len(path)
+    if len(body) < 8 or padding > 3 or b"\0" in path or body[-4:] != _checksum(number):
+        raise ValueError(".ninja_deps is damaged: a path record")
+    return PathRecord(path)
+
+
+def _checksum(number: int) -> bytes:
+    return _UINT32.pack(~number & 0xFFFFFFFF)
+
+
+def _inputs(body: bytes, path_count: int) -> InputsRecord:
+    if len(body) < _FIXED.size:
+        raise ValueError(".ninja_deps is damaged: an inputs record")
+    output, mtime_ns = _FIXED.unpack_from(body)
+    numbers = struct.unpack(f"={(len(body) - _FIXED.size) // 4}I", body[_FIXED.size :])
+    if any(number >= path_count for number in (output, *numbers)):
+        raise ValueError(".ninja_deps is damaged: a number without path")
+    return InputsRecord(output, mtime_ns, numbers)
+
+
+def format_deps(records: tuple[Record, ...]) -> bytes:
+    """Return the file of `records`."""
+    parts = [_HEADER]
+    path_count = 0
+    for record in records:
+        if isinstance(record, PathRecord):
+            body = record.path + bytes(-len(record.path) % 4) + _checksum(path_count)
+            path_count += 1
+            parts += [_UINT32.pack(len(body)), body]
+        else:
+            body = _FIXED.pack(record.output, record.mtime_ns)
+            body += struct.pack(f"={len(record.inputs)}I", *record.inputs)
+            parts += [_UINT32.pack(len(body) | _IS_INPUTS), body]
+    return b"".join(parts)
