@@ -7,10 +7,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from mx_artifacts.artifacts.discover import candidate_sources
+from mx_artifacts.artifacts.discover import RootObjection, candidate_sources, no_objection
 from mx_artifacts.artifacts.factories import transfer_of_kind
 from mx_artifacts.artifacts.protocol import ArtifactSourceEndpoint
-from mx_artifacts.artifacts.tarred import DEFAULT_LOCK_TIMEOUT_SECONDS
+from mx_artifacts.artifacts.tarred import DEFAULT_LOCK_TIMEOUT_SECONDS, TarredP2PArtifactTransfer
 from mx_artifacts.client.central import CentralClient
 from mx_artifacts.clock import SYSTEM_CLOCK, Clock
 from mx_artifacts.core.identity import SourceIdentity
@@ -52,6 +52,7 @@ class SourceWanted:
     """Which of the compatible sources will do, and how long to wait for one [seconds].
 
     `accelerator` is the family of the device that the cache is for ("cuda"); empty: unknown.
+    `allow_other_root` takes sources too whose cache root differs where it must not.
     """
 
     worker_rank: int | None = None
@@ -59,6 +60,7 @@ class SourceWanted:
     artifact_id: str = ""
     accelerator: str = ""
     wait_seconds: float = 0.0
+    allow_other_root: bool = False
 
 
 ANY_SOURCE = SourceWanted()
@@ -100,19 +102,30 @@ class ArtifactFetcher:
         self._order = ordering(settings.selector, random.Random())  # noqa: S311 - spreads load
 
     def discover(
-        self, identity: SourceIdentity, wanted: SourceWanted = ANY_SOURCE
+        self,
+        identity: SourceIdentity,
+        wanted: SourceWanted = ANY_SOURCE,
+        *,
+        kind: CacheKind | None = None,
+        roots: Mapping[str, Path] | None = None,
     ) -> list[ArtifactSourceEndpoint]:
         """Return the compatible sources in the order in which they would be tried.
+
+        With `kind`, those whose cache cannot be used in `roots` (as in `fetch_and_install`) are
+        left out, unless `wanted.allow_other_root`.
 
         Raises:
             NoSourceError, IncompatibleSourceError: none, after `wanted.wait_seconds`.
             MetadataError: the central server does not answer, likewise.
         """
+        objection: RootObjection = no_objection
+        if kind is not None and not wanted.allow_other_root:
+            objection = self._transfer(kind, roots).root_objection
         deadline = self._clock.monotonic() + wanted.wait_seconds
         attempt = 0
         while True:
             try:
-                return self._candidates(identity, wanted)
+                return self._candidates(identity, wanted, objection)
             except (DiscoveryError, MetadataError) as error:
                 left = deadline - self._clock.monotonic()
                 if left <= 0:
@@ -148,7 +161,10 @@ class ArtifactFetcher:
             return False
 
     def _candidates(
-        self, identity: SourceIdentity, wanted: SourceWanted
+        self,
+        identity: SourceIdentity,
+        wanted: SourceWanted,
+        root_objection: RootObjection = no_objection,
     ) -> list[ArtifactSourceEndpoint]:
         found = candidate_sources(
             self._client,
@@ -158,6 +174,7 @@ class ArtifactFetcher:
             artifact_id=wanted.artifact_id,
             accelerator=wanted.accelerator,
             order=self._order,
+            root_objection=root_objection,
         )
         return [source for source, _ in zip(found, range(MAX_SOURCES_TRIED), strict=False)]
 
@@ -181,14 +198,8 @@ class ArtifactFetcher:
             InstallError, BundleError: the roots are as they were.
         """
         settings = self._settings
-        transfer = transfer_of_kind(
-            kind,
-            bundle_root=settings.bundle_root,
-            roots=roots,
-            lock_timeout_seconds=settings.lock_timeout_seconds,
-            events=self._events,
-        )
-        sources = self.discover(identity, wanted)
+        transfer = self._transfer(kind, roots)
+        sources = self.discover(identity, wanted, kind=kind, roots=roots)
         started = self._clock.monotonic()
         staged = transfer.transfer_from_any(
             sources,
@@ -205,6 +216,17 @@ class ArtifactFetcher:
             transfer_seconds=received - started,
             install_seconds=self._clock.monotonic() - received,
             report=report,
+        )
+
+    def _transfer(
+        self, kind: CacheKind, roots: Mapping[str, Path] | None
+    ) -> TarredP2PArtifactTransfer:
+        return transfer_of_kind(
+            kind,
+            bundle_root=self._settings.bundle_root,
+            roots=roots,
+            lock_timeout_seconds=self._settings.lock_timeout_seconds,
+            events=self._events,
         )
 
     def _connected(self) -> Transport:

@@ -14,6 +14,7 @@ from mx_artifacts.artifacts.publish import (
     ServingLimits,
     publish_artifact_source,
 )
+from mx_artifacts.artifacts.root_labels import root_labels
 from mx_artifacts.client.central import CentralClient
 from mx_artifacts.core.chunks import DEFAULT_CHUNK_SIZE_BYTES
 from mx_artifacts.core.identity import SourceIdentity
@@ -140,6 +141,7 @@ class ArtifactPublisher:
                 node_rank=settings.node_rank,
                 accelerator=accelerator,
                 pod=settings.pod,
+                topology=root_labels(transfer.roots),
                 limits=settings.limits,
             )
         except BaseException:

@@ -8,13 +8,29 @@ from mx_artifacts.artifacts.protocol import ArtifactSourceEndpoint
 from mx_artifacts.client.central import CentralClient
 from mx_artifacts.core.compatibility import accelerators_compatible, identity_differences
 from mx_artifacts.core.identity import SourceIdentity
-from mx_artifacts.core.sources import SourceQuery, SourceRef, SourceStatus, StoredWorker
+from mx_artifacts.core.sources import (
+    SourceQuery,
+    SourceRef,
+    SourceStatus,
+    StoredWorker,
+    WorkerRecord,
+)
 from mx_artifacts.errors import IncompatibleSourceError, NoSourceError
 
 MAX_EXPLAINED = 16
 """Records read to explain why nothing fits; enough for a person, bounded for a fleet."""
 
 OrderCandidates = Callable[[Sequence[SourceRef]], Sequence[SourceRef]]
+RootObjection = Callable[[WorkerRecord], str]
+"""Says why the cache of a source that fits otherwise cannot be used in these roots, or ""."""
+_OTHER_ROOT_HINT = (
+    "use the same absolute cache root on source and target, or go on with --allow-other-root"
+)
+
+
+def no_objection(record: WorkerRecord) -> str:
+    """Take every source."""
+    return ""
 
 
 def _as_they_come(refs: Sequence[SourceRef]) -> Sequence[SourceRef]:
@@ -30,6 +46,7 @@ def candidate_sources(
     artifact_id: str = "",
     accelerator: str = "",
     order: OrderCandidates = _as_they_come,
+    root_objection: RootObjection = no_objection,
 ) -> Iterator[ArtifactSourceEndpoint]:
     """Yield compatible sources in order, each record fetched when it is asked for.
 
@@ -52,16 +69,20 @@ def candidate_sources(
         else:
             reasons[_label(ref)] = f"accelerator is {ref.accelerator}, here it is {accelerator}"
     found = False
+    hint: str | None = None
     for ref in order(usable):
         stored = client.get_metadata(ref.mx_source_id, ref.worker_id)
-        reason = _objection(stored, node_rank, artifact_id, accelerator)
+        reason = _mismatch(stored, node_rank, artifact_id, accelerator)
+        if stored is not None and not reason:
+            reason = root_objection(stored.record)
+            hint = _OTHER_ROOT_HINT if reason else hint
         if stored is None or reason:
             reasons[_label(ref)] = reason
             continue
         found = True
         yield _endpoint(stored)
     if not found:
-        raise _nothing_found(client, identity, reasons)
+        raise _nothing_found(client, identity, reasons, hint)
 
 
 def discover_artifact_source(
@@ -90,7 +111,7 @@ def _label(ref: SourceRef | StoredWorker) -> str:
     return f"{ref.mx_source_id}/{ref.worker_id}"
 
 
-def _objection(
+def _mismatch(
     stored: StoredWorker | None, node_rank: int | None, artifact_id: str, accelerator: str
 ) -> str:
     """Return why this record cannot be used, or ""."""
@@ -125,7 +146,7 @@ def _endpoint(stored: StoredWorker) -> ArtifactSourceEndpoint:
 
 
 def _nothing_found(
-    client: CentralClient, identity: SourceIdentity, reasons: dict[str, str]
+    client: CentralClient, identity: SourceIdentity, reasons: dict[str, str], hint: str | None
 ) -> NoSourceError | IncompatibleSourceError:
     what = f"{identity.mx_source_type.name} of model {identity.model_name!r}"
     if not reasons:
@@ -133,7 +154,9 @@ def _nothing_found(
     if not reasons:
         return NoSourceError(f"no ready source serves {what}")
     listed = "; ".join(f"{source}: {reason}" for source, reason in reasons.items())
-    return IncompatibleSourceError(f"no source of {what} fits this node: {listed}", reasons=reasons)
+    return IncompatibleSourceError(
+        f"no source of {what} fits this node: {listed}", reasons=reasons, hint=hint
+    )
 
 
 def _near_misses(client: CentralClient, identity: SourceIdentity) -> dict[str, str]:

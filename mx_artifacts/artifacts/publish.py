@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from mx_artifacts.artifacts.protocol import ArtifactBundle
 from mx_artifacts.client.central import CentralClient
@@ -69,10 +71,12 @@ def publish_artifact_source(
     node_rank: int = 0,
     accelerator: str = "",
     pod: PodIdentity | None = None,
+    topology: Mapping[str, str] = MappingProxyType({}),
     limits: ServingLimits = DEFAULT_LIMITS,
 ) -> PublishedArtifactSource:
     """Serve `bundle` on `worker_server` (started by the caller), announce it, keep it alive.
 
+    `topology` has labels of the source, such as `root_labels` makes.
     The returned source owns `bundle`; when this raises, the caller still does.
     Memory and tables are registered before the record exists, so that whoever finds the source
     can read from it at once.
@@ -101,6 +105,7 @@ def publish_artifact_source(
         agent_name=transport.agent_name,
         worker_grpc_endpoint=worker_server.endpoint,
         accelerator=accelerator,
+        topology=topology,
         artifact=bundle.summary(node_rank),
     )
 

@@ -6,7 +6,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from mx_artifacts.artifacts.discover import OrderCandidates, candidate_sources
+from mx_artifacts import settings
+from mx_artifacts.artifacts.discover import OrderCandidates, candidate_sources, no_objection
 from mx_artifacts.artifacts.protocol import (
     DEFAULT_MAX_INFLIGHT_CHUNKS,
     DEFAULT_TIMEOUT_SECONDS,
@@ -16,12 +17,14 @@ from mx_artifacts.artifacts.protocol import (
     PackedRoot,
     StagedArtifact,
 )
+from mx_artifacts.artifacts.root_labels import root_objection
 from mx_artifacts.artifacts.workspace import make_workspace, remove_workspace
 from mx_artifacts.bundle.pack import pack_tree
 from mx_artifacts.bundle.seal import seal
 from mx_artifacts.client.central import CentralClient
 from mx_artifacts.core.chunks import DEFAULT_CHUNK_SIZE_BYTES
 from mx_artifacts.core.identity import SourceIdentity, SourceType
+from mx_artifacts.core.sources import WorkerRecord
 from mx_artifacts.errors import (
     ConfigurationError,
     InstallError,
@@ -169,8 +172,12 @@ class TarredP2PArtifactTransfer:
         timeout: float = DEFAULT_TIMEOUT_SECONDS,
         max_inflight_chunks: int = DEFAULT_MAX_INFLIGHT_CHUNKS,
         order: OrderCandidates | None = None,
+        allow_other_root: bool = False,
     ) -> StagedArtifact:
-        """Fetch from the first source that delivers; `timeout` is the budget of each one."""
+        """Fetch from the first source that delivers; `timeout` is the budget of each one.
+
+        Sources whose cache cannot be used in these roots are left out, unless `allow_other_root`.
+        """
         candidates = candidate_sources(
             client,
             identity,
@@ -178,11 +185,17 @@ class TarredP2PArtifactTransfer:
             node_rank=node_rank,
             artifact_id=artifact_id,
             accelerator=accelerator,
+            root_objection=no_objection if allow_other_root else self.root_objection,
             **({} if order is None else {"order": order}),
         )
         return self.transfer_from_any(
             candidates, transport, timeout=timeout, max_inflight_chunks=max_inflight_chunks
         )
+
+    def root_objection(self, record: WorkerRecord) -> str:
+        """Say why the cache of a source cannot be used in these target roots, or ""."""
+        env = settings.environment()
+        return root_objection(self.cache_kind, self.roots, record.topology, env)
 
     def transfer_from_any(
         self,

@@ -47,6 +47,11 @@ if TYPE_CHECKING:
 @click.option(
     "--replace", is_flag=True, help="Replace entries that the roots already hold; default: keep."
 )
+@click.option(
+    "--allow-other-root",
+    is_flag=True,
+    help="Go on where the source's cache root differs and the cache cannot be adapted to this one.",
+)
 @parsed_option("--artifact-id", parse_text, "Take this artifact only.")
 @options.worker_rank_option("Take sources of this worker rank only.")
 @options.node_rank_option("Take sources of this node rank only.")
@@ -103,7 +108,9 @@ def command(
                 probed = identify(each.kind, model, stated, framework)
                 wanted = _wanted(fetching, probed.accelerator)
                 if dry_run:
-                    sources = fetcher.discover(probed.identity, wanted)
+                    sources = fetcher.discover(
+                        probed.identity, wanted, kind=each.kind, roots=each.stated_roots
+                    )
                     done.append(_show_plan(output, each, probed, sources))
                 else:
                     fetched = fetcher.fetch_and_install(
@@ -167,6 +174,7 @@ def _wanted(fetching: Mapping[str, Any], probed_accelerator: str) -> SourceWante
         artifact_id=fetching["artifact_id"] or "",
         accelerator=fetching["accelerator"] or probed_accelerator,
         wait_seconds=fetching["wait"] or 0.0,
+        allow_other_root=fetching["allow_other_root"],
     )
 
 

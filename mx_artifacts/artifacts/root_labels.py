@@ -1,0 +1,51 @@
+"""Where a source's cache roots are, said before anything is transferred.
+
+Labels in the record's topology map: `mx_artifacts.root` has the primary root,
+`mx_artifacts.root.<name>` a further one, as absolute paths without links. Other
+implementations neither set nor read them.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+
+from mx_artifacts.artifacts.protocol import ArtifactCacheRoot
+from mx_artifacts.kinds.base import CacheKind, Environment
+
+LABEL = "mx_artifacts.root"
+
+
+def root_labels(roots: Sequence[ArtifactCacheRoot]) -> dict[str, str]:
+    """Return what a source of `roots`, the primary one first, announces."""
+    return {_label(roots, root): os.path.realpath(root.source_root) for root in roots}
+
+
+def root_objection(
+    kind: CacheKind,
+    roots: Sequence[ArtifactCacheRoot],
+    labels: Mapping[str, str],
+    env: Environment,
+) -> str:
+    """Say why a cache from a source with these `labels` could not be used in `roots`, or "".
+
+    A root that the source does not announce is not compared: the install does it, entry by entry.
+    """
+    for root in roots:
+        theirs, ours = labels.get(_label(roots, root)), os.path.realpath(root.target_root)
+        rule = next((r for r in kind.roots if (r.name or kind.name) == root.name), None)
+        if rule is None or theirs is None or theirs == ours:
+            continue
+        obstacle = rule.relocation_obstacle()
+        if obstacle:
+            path, decided_by = rule.locate(env)
+            origin = decided_by if path == root.target_root else "stated"
+            return (
+                f"its cache root is {theirs}, here it is {ours} ({origin}), and a cache of another "
+                f"root cannot be used: {obstacle}"
+            )
+    return ""
+
+
+def _label(roots: Sequence[ArtifactCacheRoot], root: ArtifactCacheRoot) -> str:
+    return LABEL if root is roots[0] else f"{LABEL}.{root.name}"
