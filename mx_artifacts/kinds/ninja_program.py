@@ -35,7 +35,7 @@ def commands_of(ninja: str, directory: Path) -> dict[bytes, bytes]:
     """
     done = _run(ninja, directory, "-t", "compdb")
     if done.returncode != 0:
-        raise NinjaFailed(_last_line(done))
+        raise NinjaFailed(_complaint(done))
     return {
         os.fsencode(rule["output"]): os.fsencode(rule["command"])
         for rule in json.loads(done.stdout)
@@ -55,7 +55,7 @@ def pending_work(ninja: str, directory: Path) -> str:
         return ""
     output = (done.stdout + done.stderr).splitlines()
     explained = (line.partition(_EXPLAINS)[2] for line in output if _EXPLAINS in line)
-    return next(explained, _last_line(done))[:_MAX_REASON_LENGTH]
+    return next(explained, _complaint(done))[:_MAX_REASON_LENGTH]
 
 
 @functools.lru_cache(maxsize=16)
@@ -84,6 +84,8 @@ def _run(ninja: str, directory: Path, *arguments: str) -> subprocess.CompletedPr
         raise NinjaFailed(f"{ninja}: {error}") from error
 
 
-def _last_line(done: subprocess.CompletedProcess[str]) -> str:
+def _complaint(done: subprocess.CompletedProcess[str]) -> str:
+    """Return ninja's error, without the lines that show where in the build file it is."""
     lines = (done.stdout + done.stderr).strip().splitlines()
-    return lines[-1] if lines else f"ninja ended with code {done.returncode}"
+    errors = [line for line in lines if "error: " in line] or lines[-1:]
+    return errors[0] if errors else f"ninja ended with code {done.returncode}"

@@ -116,6 +116,20 @@ def test_reasons_are_named(record: StoredWorker, because: str) -> None:
     assert list(caught.value.reasons) == [f"{record.mx_source_id}/a"]
 
 
+def test_a_root_that_a_cache_cannot_be_adapted_to() -> None:
+    records = Records([source("a"), source("b", topology={"mx_artifacts.root": "/here"})])
+
+    def objection(record: WorkerRecord) -> str:
+        return (
+            "" if record.topology.get("mx_artifacts.root") == "/here" else "its root is not /here"
+        )
+
+    assert found(records, root_objection=objection) == ["b"]
+    with pytest.raises(IncompatibleSourceError, match="its root is not /here") as caught:
+        found(Records([source("a")]), root_objection=objection)
+    assert "--allow-other-root" in caught.value.hint()
+
+
 def test_a_near_miss_names_the_field_that_differs() -> None:
     there = HERE.with_fields(gpu_arch="sm86", extra_parameters={"spec_tokens": "7"})
     with pytest.raises(IncompatibleSourceError) as caught:

@@ -1,0 +1,280 @@
+"""What ninja built is current where it was installed, as ninja itself says, or is left out.
+
+A small C project in FlashInfer's layout (absolute outputs, sources beside the module, a header of
+another package), and TVM-FFI's real modules, travel as bundles through the real installer.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import ninja
+import pytest
+
+from mx_artifacts import settings
+from mx_artifacts.bundle.pack import pack_tree
+from mx_artifacts.clock import SYSTEM_CLOCK
+from mx_artifacts.install.base import ArtifactOrigin, RootInstall, RootReport
+from mx_artifacts.install.installer import install_artifact
+from mx_artifacts.kinds import ninja_modules
+from mx_artifacts.kinds.base import CacheKind
+from mx_artifacts.kinds.ninja_program import find_ninja, pending_work
+from mx_artifacts.kinds.registry import get_kind
+from tests.integration.test_real_caches import run_program
+
+FLASHINFER, TVM_FFI = get_kind("flashinfer"), get_kind("tvm_ffi")
+SOURCE = "0.7.4/90a/generated/norm/norm.c"
+MODULE = "0.7.4/90a/cached_ops/norm"
+HOUR_NS = 3_600_000_000_000
+
+BUILD_FILE = """\
+ninja_required_version = 1.3
+common_cflags = $
+    -fPIC $
+    -I{package} $
+    -I{root}/0.7.4/90a/generated
+
+rule compile
+  command = cc -MMD -MF $out.d $common_cflags -c $in -o $out
+  depfile = $out.d
+  deps = gcc
+rule link
+  command = cc -shared $in -o $out
+
+build {root}/{module}/norm_norm.o: compile {root}/{source}
+build {root}/{module}/norm.so: link {root}/{module}/norm_norm.o
+default {root}/{module}/norm.so
+"""
+
+pytestmark = pytest.mark.skipif(
+    shutil.which("cc") is None or shutil.which("c++") is None, reason="there is no C++ compiler"
+)
+
+
+@pytest.fixture(autouse=True)
+def _ninja_on_path(monkeypatch: pytest.MonkeyPatch) -> None:
+    path = settings.environment().get("PATH", "")
+    monkeypatch.setenv("PATH", f"{ninja.BIN_DIR}{os.pathsep}{path}")
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """Return a root with one module, built by the real ninja."""
+    root, package = tmp_path / "source", tmp_path / "site-packages" / "include"
+    package.mkdir(parents=True)
+    (package / "norm.h").write_text("#define NORM 3\n")
+    for path in (SOURCE, MODULE):
+        (root / path).parent.mkdir(parents=True, exist_ok=True)
+    (root / SOURCE).write_text('#include "norm.h"\nint norm(void) { return NORM; }\n')
+    (root / MODULE).mkdir()
+    (root / MODULE / "build.ninja").write_text(
+        BUILD_FILE.format(root=root, package=package, module=MODULE, source=SOURCE)
+    )
+    subprocess.run(["ninja", "-C", str(root / MODULE)], check=True, capture_output=True)
+    return root
+
+
+def move(
+    source: Path,
+    root: Path,
+    *,
+    kind: CacheKind = FLASHINFER,
+    keep_mtimes: bool = True,
+    between: Callable[[], object] = lambda: None,
+) -> RootReport:
+    """Pack `source`, remove it, and install it at `root`, with `between` done between the two."""
+    bundle = source.with_name("artifact.tar")
+    pack_tree(source, bundle, replace(kind.pack, keep_mtimes=keep_mtimes), clock=SYSTEM_CLOCK)
+    shutil.rmtree(source)
+    between()
+    [report] = install_artifact(
+        [RootInstall("", root, bundle, kind.pack.entry_of, kind.fixups)],
+        artifact=ArtifactOrigin("a" * 64, "s", "w", "h:1", kind.name),
+        lock_timeout_seconds=0,
+    ).roots
+    return report
+
+
+def work_at(root: Path) -> str:
+    program = find_ninja()
+    assert program is not None
+    return pending_work(program, root / MODULE)
+
+
+def header_of(root: Path) -> Path:
+    return root.parent / "site-packages" / "include" / "norm.h"
+
+
+def age(path: Path, by_ns: int) -> None:
+    moment = path.stat().st_mtime_ns + by_ns
+    os.utime(path, ns=(moment, moment))
+
+
+# --- current wherever it stands ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("place", ["source", "elsewhere", "a/deeper/root"])
+@pytest.mark.parametrize("keep_mtimes", [True, False])
+@pytest.mark.parametrize("header_ages_ns", [0, HOUR_NS, -HOUR_NS], ids=["same", "newer", "older"])
+def test_a_module_is_current_where_it_was_installed(
+    root: Path, place: str, keep_mtimes: bool, header_ages_ns: int
+) -> None:
+    target = root.parent / place
+    report = move(
+        root,
+        target,
+        keep_mtimes=keep_mtimes,
+        between=lambda: age(header_of(root), header_ages_ns),
+    )
+    assert (dict(report.dropped), dict(report.unverified)) == ({}, {})
+    assert MODULE in report.installed
+    assert work_at(target) == ""
+    # The build file is what its engine would write there, or it would replace it.
+    assert (target / MODULE / "build.ninja").read_text() == BUILD_FILE.format(
+        root=target, package=header_of(root).parent, module=MODULE, source=SOURCE
+    )
+
+
+def test_a_later_change_of_a_header_is_seen(root: Path) -> None:
+    target = root.parent / "elsewhere"
+    move(root, target)
+    age(header_of(root), HOUR_NS)
+    assert "older than most recent input" in work_at(target)
+
+
+def test_it_moves_on_from_where_it_was_moved_to(root: Path) -> None:
+    second, third = root.parent / "second", root.parent / "third"
+    move(root, second)
+    assert not move(second, third).dropped
+    assert work_at(third) == ""
+
+
+def test_a_source_that_was_written_again_in_the_target_is_no_reason_to_build(root: Path) -> None:
+    target = root.parent / "elsewhere"
+
+    def write_again() -> None:
+        (target / SOURCE).parent.mkdir(parents=True)
+        (target / SOURCE).write_text('#include "norm.h"\nint norm(void) { return NORM; }\n')
+        age(target / SOURCE, HOUR_NS)
+
+    report = move(root, target, between=write_again)
+    assert report.kept == (str(Path(SOURCE).parent),)
+    assert work_at(target) == ""
+
+
+# --- left out, with the reason -------------------------------------------------------------------
+
+
+def dropped_reason(report: RootReport) -> str:
+    assert MODULE not in report.installed
+    assert list(report.dropped) == [MODULE]
+    return report.dropped[MODULE]
+
+
+def test_another_compile_environment(root: Path) -> None:
+    report = move(root, root, between=lambda: header_of(root).unlink())
+    assert f"{header_of(root)}, which it was compiled from, is not on this node" in dropped_reason(
+        report
+    )
+
+
+def test_another_source_in_the_target(root: Path) -> None:
+    target = root.parent / "elsewhere"
+
+    def write_other() -> None:
+        (target / SOURCE).parent.mkdir(parents=True)
+        (target / SOURCE).write_text("int norm(void) { return 4; }\n")
+
+    reason = dropped_reason(move(root, target, between=write_other))
+    assert "stands there already and differs" in reason
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "because"),
+    [
+        ("build.ninja", None, "build.ninja is missing"),
+        (".ninja_log", None, ".ninja_log is missing"),
+        (".ninja_deps", None, ".ninja_deps is missing"),
+        (".ninja_log", b"# ninja log v7\n1\t2", ".ninja_log is damaged"),
+        (".ninja_deps", b"# ninjadeps\n\3\0\0\0", ".ninja_deps is damaged"),
+        ("build.ninja", b"include /etc/passwd\n", "refers to other build files"),
+        ("build.ninja", b"build\n", "error: build.ninja:1: expected path"),
+        ("norm_norm.o", None, "ninja would build it again"),
+        ("norm.so", None, "ninja would build it again"),
+    ],
+)
+def test_a_module_that_is_not_whole(
+    root: Path, name: str, content: bytes | None, because: str
+) -> None:
+    (root / MODULE / name).unlink()
+    if content is not None:
+        (root / MODULE / name).write_bytes(content)
+    assert because in dropped_reason(move(root, root.parent / "elsewhere"))
+
+
+def test_a_module_whose_build_file_was_changed_after_the_build(root: Path) -> None:
+    build_file = root / MODULE / "build.ninja"
+    build_file.write_text(build_file.read_text().replace("-fPIC", "-fPIC -O3"))
+    assert "built by another command" in dropped_reason(move(root, root))
+
+
+def test_a_root_that_ninja_would_quote(root: Path) -> None:
+    assert "would have to quote" in dropped_reason(move(root, root.parent / "a b"))
+
+
+def test_outputs_outside_the_module(root: Path) -> None:
+    log = root / MODULE / ".ninja_log"
+    log.write_text(log.read_text() + "1\t2\t3\t../../../../../victim\tff\n")
+    victim = root.parent / "victim"
+    victim.write_text("")
+    before = victim.stat().st_mtime_ns
+    assert "lies outside its directory" in dropped_reason(move(root, root))
+    assert victim.stat().st_mtime_ns == before
+
+
+# --- where ninja cannot be asked -----------------------------------------------------------------
+
+
+@pytest.mark.parametrize("missing", ["ninja", "rapidhash"])
+def test_without_ninja_or_its_hash(
+    root: Path, monkeypatch: pytest.MonkeyPatch, missing: str
+) -> None:
+    with monkeypatch.context() as context:
+        if missing == "ninja":
+            context.setattr(ninja_modules, "find_ninja", lambda: None)
+        else:
+            context.setattr(ninja_modules, "rapidhash_function", lambda: None)
+        assert missing in FLASHINFER.roots[0].relocation_obstacle()
+        report = move(root, root, keep_mtimes=False)
+        assert missing in report.unverified[MODULE]
+        assert work_at(root) == ""  # as it turns out
+        reason = dropped_reason(move(root, root.parent / "elsewhere"))
+    assert f"built in {root}" in reason
+    assert missing in reason
+    assert FLASHINFER.roots[0].relocation_obstacle() == ""
+
+
+def test_an_older_log(root: Path) -> None:
+    log = root / MODULE / ".ninja_log"
+    log.write_text(log.read_text().replace("log v7", "log v5"))
+    report = move(root, root)
+    assert "version 5" in report.unverified[MODULE]
+
+
+# --- TVM-FFI's own modules -----------------------------------------------------------------------
+
+
+def test_tvm_ffi_modules_are_hit(tmp_path: Path) -> None:
+    made, elsewhere = tmp_path / "made", tmp_path / "elsewhere"
+    cold = run_program("gen_tvm_ffi.py", TVM_FFI_CACHE_DIR=made)
+    assert (cold["jobs"], cold["hits"]) == (2, 0)
+    for source, target, keep_mtimes in ((made, made, True), (made, elsewhere, False)):
+        report = move(source, target, kind=TVM_FFI, keep_mtimes=keep_mtimes)
+        assert (dict(report.dropped), dict(report.unverified)) == ({}, {})
+        assert len(report.installed) == 2
+        assert run_program("gen_tvm_ffi.py", TVM_FFI_CACHE_DIR=target)["hits"] == 2
