@@ -39,11 +39,17 @@ if TYPE_CHECKING:
     from mx_artifacts.artifacts.protocol import P2PArtifactTransfer as P2PArtifactTransfer
     from mx_artifacts.artifacts.publish import publish_artifact_source as publish_artifact_source
     from mx_artifacts.artifacts.tarred import TarredP2PArtifactTransfer as TarredP2PArtifactTransfer
+    from mx_artifacts.client.central import CentralClient as CentralClient
     from mx_artifacts.core.compatibility import accelerators_compatible as accelerators_compatible
     from mx_artifacts.core.identity import SourceIdentity as SourceIdentity
     from mx_artifacts.core.identity import compute_mx_source_id as compute_mx_source_id
     from mx_artifacts.fetcher import ArtifactFetcher as ArtifactFetcher
+    from mx_artifacts.fetcher import FetcherSettings as FetcherSettings
+    from mx_artifacts.kinds.identity import probe_identity as probe_identity
+    from mx_artifacts.kinds.registry import get_kind as get_kind
     from mx_artifacts.publisher import ArtifactPublisher as ArtifactPublisher
+    from mx_artifacts.publisher import PublisherSettings as PublisherSettings
+    from mx_artifacts.transport.registry import open_transport as open_transport
 
 _FACTORIES = (
     "cute_dsl", "deep_gemm", "flashinfer", "tilelang", "torch_compile", "triton", "tvm_ffi",
@@ -53,12 +59,18 @@ _EXPORTS = {
     "ArtifactCacheRoot": "artifacts.protocol",
     "ArtifactFetcher": "fetcher",
     "ArtifactPublisher": "publisher",
+    "CentralClient": "client.central",
+    "FetcherSettings": "fetcher",
     "P2PArtifactTransfer": "artifacts.protocol",
+    "PublisherSettings": "publisher",
     "SourceIdentity": "core.identity",
     "TarredP2PArtifactTransfer": "artifacts.tarred",
     "accelerators_compatible": "core.compatibility",
     "compute_mx_source_id": "core.identity",
     "discover_artifact_source": "artifacts.discover",
+    "get_kind": "kinds.registry",
+    "open_transport": "transport.registry",
+    "probe_identity": "kinds.identity",
     "publish_artifact_source": "artifacts.publish",
     **{f"{kind}_cache_artifact_transfer": "artifacts.factories" for kind in _FACTORIES},
 }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from mx_artifacts.artifacts.discover import RootObjection, candidate_sources, no_objection
@@ -18,8 +18,10 @@ from mx_artifacts.errors import DiscoveryError, MetadataError, NoSourceError
 from mx_artifacts.install.base import InstallReport
 from mx_artifacts.kinds.base import CacheKind
 from mx_artifacts.observability.events import Event, EventSink, drop
+from mx_artifacts.settings import BUNDLE_ROOT
 from mx_artifacts.transfer.select import ordering
 from mx_artifacts.transport.base import Transport
+from mx_artifacts.transport.registry import open_transport
 
 MAX_SOURCES_TRIED = 32
 """Sources asked in one fetch; each has a time budget of its own."""
@@ -33,14 +35,14 @@ class FetcherSettings:
     """How a fetcher fetches.
 
     Attributes:
-        bundle_root: staging of received bundles.
+        bundle_root: staging of received bundles; default: MX_ARTIFACT_BUNDLE_ROOT.
         timeout_seconds: budget for receiving from one source.
         max_inflight_chunks: chunks that are read at once, each in a registered buffer.
         lock_timeout_seconds: how long to wait for another installer of the same root.
         selector: "random" or "rendezvous_hash".
     """
 
-    bundle_root: Path
+    bundle_root: Path = field(default_factory=BUNDLE_ROOT.read)
     timeout_seconds: float = 300.0
     max_inflight_chunks: int = 4
     lock_timeout_seconds: float = DEFAULT_LOCK_TIMEOUT_SECONDS
@@ -88,8 +90,8 @@ class ArtifactFetcher:
         self,
         *,
         client: CentralClient,
-        transport_factory: Callable[[], Transport],
         settings: FetcherSettings,
+        transport_factory: Callable[[], Transport] = open_transport,
         events: EventSink = drop,
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:

@@ -21,6 +21,7 @@ from mx_artifacts.core.identity import SourceIdentity
 from mx_artifacts.core.sources import PodIdentity
 from mx_artifacts.kinds.base import CacheKind
 from mx_artifacts.observability.events import EventSink, drop
+from mx_artifacts.settings import BUNDLE_ROOT
 from mx_artifacts.transport.base import Transport
 from mx_artifacts.worker.server import WorkerServer
 
@@ -37,7 +38,7 @@ class PublisherSettings:
         lease_ttl_seconds: how long a target may hold a chunk without renewing.
     """
 
-    bundle_root: Path
+    bundle_root: Path = field(default_factory=BUNDLE_ROOT.read)
     host: str = "127.0.0.1"
     port: int = 0
     strict_port: bool = False

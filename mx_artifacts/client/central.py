@@ -45,7 +45,7 @@ class CentralClient:
     answer, and RemoteError when something else than a ModelExpress server does.
     """
 
-    def __init__(self, address: str, *, timeout_seconds: float) -> None:
+    def __init__(self, address: str, *, timeout_seconds: float = 10.0) -> None:
         """Prepare for host:port `address`; connects on the first call.
 
         Raises:
@@ -167,3 +167,9 @@ class CentralClient:
     def close(self) -> None:
         """Close the channel; calls in flight fail."""
         self._channel.close()
+
+    def __enter__(self) -> CentralClient:
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        self.close()

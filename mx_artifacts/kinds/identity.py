@@ -54,7 +54,7 @@ def probe_identity(
     *,
     model_name: str,
     overrides: Mapping[str, str] = MappingProxyType({}),
-    env: Environment,
+    env: Environment | None = None,
     device_index: int = 0,
 ) -> ProbedIdentity:
     """Return the identity of `kind`'s cache of `model_name` on this node.
@@ -64,7 +64,7 @@ def probe_identity(
     Args:
         overrides: values by field or extra parameter; they win over what would be probed. A name
             that the kind does not know is a further extra parameter, which partitions the pool.
-        env: the process environment (`settings.environment()`).
+        env: the environment whose variables count; default: the process's.
         device_index: the GPU that will run, as CUDA numbers it in this environment.
 
     Raises:
@@ -75,6 +75,7 @@ def probe_identity(
         raise ConfigurationError("the model has no name", hint="state one with --model")
     # Overrides are read before the cache, whose key must not depend on their order.
     stated = tuple(sorted(_read_overrides(overrides).items()))
+    env = settings.environment() if env is None else env
     return _probe_once(kind, model_name.strip(), stated, tuple(sorted(env.items())), device_index)
 
 

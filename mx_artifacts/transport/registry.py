@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import socket
+import uuid
 from collections.abc import Callable
 
+from mx_artifacts import settings
 from mx_artifacts.errors import ConfigurationError
 from mx_artifacts.transport.base import Transport
 
@@ -41,3 +45,16 @@ def create_transport(name: str, agent_name: str, *, nixl_backend: str = "UCX") -
             f"no transport is called {name!r}; known are {', '.join(_FACTORIES)}"
         )
     return factory(agent_name, nixl_backend)
+
+
+def open_transport() -> Transport:
+    """Create this process's agent as MX_TRANSPORT and MX_NIXL_BACKEND say; the caller closes it.
+
+    Raises:
+        ConfigurationError, TransportUnavailableError
+    """
+    # Pods may share host name and process id, so neither makes an agent's name unique.
+    agent_name = f"mx-artifact-{socket.gethostname()}-{os.getpid()}-{uuid.uuid4().hex[:8]}"
+    return create_transport(
+        settings.TRANSPORT.read(), agent_name, nixl_backend=settings.NIXL_BACKEND.read()
+    )

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from mx_artifact_cli import options
-from mx_artifact_cli.connect import open_client, open_transport
+from mx_artifact_cli.connect import open_client
 from mx_artifact_cli.describe import identity_facts, identity_object
 from mx_artifact_cli.options import Verb, parsed_option, setting_option
 from mx_artifact_cli.output import Output, error_object
@@ -94,7 +94,6 @@ def command(
         progress(output) as events,
         ArtifactFetcher(
             client=client,
-            transport_factory=open_transport,
             settings=_settings(fetching),
             events=events,
         ) as fetcher,

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from mx_artifact_cli import options
-from mx_artifact_cli.connect import open_client, open_transport
+from mx_artifact_cli.connect import open_client
 from mx_artifact_cli.describe import identity_facts, identity_object, skipped_groups, skipped_lines
 from mx_artifact_cli.network import host_towards
 from mx_artifact_cli.options import Verb, setting_option
@@ -65,7 +65,9 @@ def command(
     """
     output: Output = context.obj
     selected = select_present(kind_names, stated_roots, settings.environment())
-    from mx_artifacts.publisher import ArtifactPublisher  # after what needs no such import
+    # After what needs no such imports.
+    from mx_artifacts.publisher import ArtifactPublisher
+    from mx_artifacts.transport.registry import open_transport
 
     serving["host"] = serving["host"] or host_towards(server)
     with contextlib.ExitStack() as resources:
