@@ -13,6 +13,7 @@ from pathlib import Path
 
 from mx_artifacts.errors import RollbackFailedError, UnsafePathError
 from mx_artifacts.install.access import Access
+from mx_artifacts.install.entries import ancestors
 from mx_artifacts.install.files import fsync_directory, inode_of, open_parent
 from mx_artifacts.install.journal import Journal, Move, load_journal, save_journal
 from mx_artifacts.install.plan import Plan, plan_entries, plan_whole
@@ -24,11 +25,12 @@ from mx_artifacts.observability.events import Event, EventSink
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of a staged tree's entries."""
+    """What became of a staged tree's entries; `made`: as in `RootReceipt`."""
 
     installed: frozenset[str]
     kept: tuple[str, ...]
     blocked: dict[str, str]
+    made: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -52,7 +54,10 @@ class Committer:
         if plan is not None:
             self._write_journal(workspace, staged, plan)
             if self._move_whole(workspace, staged, plan):
-                return Outcome(frozenset(entry.entry for entry in staged.entries), (), {})
+                entries = frozenset(entry.entry for entry in staged.entries)
+                above = sorted({above for entry in entries for above in ancestors(entry)})
+                root = ("",) if plan.empty_root is None else ()
+                return Outcome(entries, (), {}, (*root, *above))
         plan = plan_entries(workspace, staged, self.replace)
         self._write_journal(workspace, staged, plan)
         moved = set()
@@ -65,7 +70,8 @@ class Committer:
             self._tell("moved", workspace, entry=move.entry)
         _make_durable(workspace.root, moved)
         kept = (*plan.kept, *(move.entry for move in plan.moves if move.entry not in moved))
-        return Outcome(frozenset(moved), tuple(sorted(kept)), plan.blocked)
+        directories = tuple(plan.new_directories)
+        return Outcome(frozenset(moved), tuple(sorted(kept)), plan.blocked, directories)
 
     def _write_journal(self, workspace: Workspace, staged: StagedTree, plan: Plan) -> None:
         journal = Journal(
@@ -150,7 +156,7 @@ def _take_back(workspace: Workspace, journal: Journal) -> None:
     results = [_try_move_back(workspace, journal, index, move) for index, move in numbered]
     problems = [problem for problem in results if problem is not None]
     for directory in reversed(journal.new_directories):
-        _remove_if_empty(workspace.root, directory)
+        remove_if_empty(workspace.root, directory)
     if problems:
         raise RollbackFailedError(
             f"an install into {workspace.root} could not be taken back: {'; '.join(problems)}",
@@ -199,7 +205,8 @@ def _make_empty_root(root: Path, journal: Journal) -> None:
     root.chmod(journal.empty_root.mode)
 
 
-def _remove_if_empty(root: Path, directory: str) -> None:
+def remove_if_empty(root: Path, directory: str) -> None:
+    """Remove a directory below `root` ("": itself) unless something is in it."""
     try:
         with open_parent(root, directory) as (parent_fd, name):
             os.rmdir(name, dir_fd=parent_fd)

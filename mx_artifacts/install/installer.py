@@ -207,6 +207,7 @@ def _root_receipt(target: _Target) -> RootReceipt:
         installed=target.installed,
         kept=target.outcome.kept,
         dropped=target.dropped,
+        made=target.outcome.made,
     )
 
 

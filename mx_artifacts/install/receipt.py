@@ -47,13 +47,18 @@ class InstalledEntry:
 
 @dataclass(frozen=True)
 class RootReceipt:
-    """One root; see `RootReport`."""
+    """One root; see `RootReport`.
+
+    `made` are the directories that the install made on the way to its entries, outermost first;
+    "" is the root itself. Who removes the entries removes those too, where they are empty.
+    """
 
     name: str
     root: str
     installed: tuple[InstalledEntry, ...]
     kept: tuple[str, ...]
     dropped: Mapping[str, str]
+    made: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -136,6 +141,7 @@ def _root(document: Mapping[str, Any]) -> RootReceipt:
         installed=tuple(map(_entry, field_of(document, "installed", list))),
         kept=tuple(map(relative_path, texts_of(document, "kept"))),
         dropped={relative_path(entry): field_of(dropped, entry, str) for entry in dropped},
+        made=tuple(path and relative_path(path) for path in texts_of(document, "made")),
     )
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import logging
 import os
-import re
 import stat
 import tempfile
 from contextlib import suppress
@@ -19,6 +18,7 @@ from pathlib import Path
 from mx_artifacts.errors import InstallError, UnsafePathError
 from mx_artifacts.install.access import DIRECTORY_MODE
 from mx_artifacts.install.files import remove_tree
+from mx_artifacts.install.mounts import mount_table
 
 logger = logging.getLogger(__name__)
 
@@ -97,6 +97,21 @@ def open_workspace(root: Path) -> Workspace:
     return workspace
 
 
+def receipt_directories(root: Path) -> list[Path]:
+    """Return where receipts of installs into `root` are, without making anything.
+
+    There are two when the root became a mount point, or writable by others, between two installs.
+    """
+    resolved = Path(os.path.realpath(root))
+    places = (resolved.with_name(f"{PREFIX}.{resolved.name}"), resolved / PREFIX)
+    found = []
+    for place in places if resolved.name else ():
+        with suppress(OSError):  # absent, or a name too long
+            if _is_trusted(place, resolved) and (place / "receipts").is_dir():
+                found.append(place / "receipts")
+    return found
+
+
 def _try_remove(leftover: Path) -> None:
     try:
         remove_tree(leftover)
@@ -123,16 +138,8 @@ def is_mount_point(path: Path) -> bool:
     """
     if path.stat().st_dev != path.parent.stat().st_dev:
         return True
-    try:
-        lines = Path("/proc/self/mountinfo").read_bytes().splitlines()
-    except OSError:
-        return os.path.ismount(path)
-    # Field 5 is the mount point, with blanks and backslashes as octal escapes (proc_pid_mountinfo).
-    points = (line.split(b" ")[4] for line in lines)
-    unescape = re.compile(rb"\\([0-7]{3})")
-    return os.fsencode(path) in (
-        unescape.sub(lambda match: bytes([int(match[1], 8)]), point) for point in points
-    )
+    mounts = mount_table()
+    return any(mount.point == path for mount in mounts) if mounts else os.path.ismount(path)
 
 
 def _is_usable(sibling: Path, root: Path) -> bool:

@@ -13,6 +13,7 @@ from typing import Protocol
 
 from mx_artifacts.bundle.rules import PackRules
 from mx_artifacts.core.identity import SourceType
+from mx_artifacts.kinds.signs import UseSigns
 
 Environment = Mapping[str, str]
 
@@ -82,6 +83,8 @@ class CacheKind:
             it is not is knowledge, and the value is then `ABSENT`.
         fixups: run in order on each staged root.
         runs_code: whether loading the cache executes code from it.
+        loads_libraries: whether that code is shared libraries, which a noexec mount refuses.
+        signs: how files show that an engine used the cache, or compiled.
     """
 
     name: str
@@ -96,6 +99,8 @@ class CacheKind:
     may_be_absent: frozenset[str] = frozenset()
     fixups: tuple[Fixup, ...] = ()
     runs_code: bool = True
+    loads_libraries: bool = True
+    signs: UseSigns = UseSigns()
 
 
 ABSENT = "none"

@@ -34,4 +34,5 @@ KIND = CacheKind(
     identity_fields=("backend_framework", "cuda_version", "gpu_arch"),
     extra_parameters=("cutlass_dsl_version",),
     strict_parameters=("machine",),
+    loads_libraries=False,
 )

@@ -10,6 +10,7 @@ from mx_artifacts.bundle.rules import PackRules, first_parts
 from mx_artifacts.core.identity import SourceType
 from mx_artifacts.kinds.base import LITTER, CacheKind, RootRule
 from mx_artifacts.kinds.roots import below_vllm_cache, first_of, from_path_list, from_variable
+from mx_artifacts.kinds.signs import UseSigns
 
 KIND = CacheKind(
     name="deep_gemm",
@@ -33,4 +34,7 @@ KIND = CacheKind(
     extra_parameters=("deep_gemm_jit_key",),
     # The number of SMs is a template argument of the kernels; a MIG slice has fewer.
     strict_parameters=("gpu_name", "sm_count"),
+    loads_libraries=False,
+    # DeepJIT moves the marker's mtime on every hit (docs/cache-facts.md, 8).
+    signs=UseSigns(touched_on_hit=(".committed",)),
 )

@@ -13,6 +13,7 @@ from mx_artifacts.core.identity import SourceType
 from mx_artifacts.kinds.base import LITTER, CacheKind, RootRule
 from mx_artifacts.kinds.ninja_modules import relocate_ninja_modules, relocation_obstacle
 from mx_artifacts.kinds.roots import below_home, below_vllm_cache, first_of, from_variable
+from mx_artifacts.kinds.signs import NINJA_SIGNS
 
 _IN_UNITS = ("cached_ops", "generated")
 
@@ -60,4 +61,5 @@ KIND = CacheKind(
     strict_parameters=("machine", "libc", "ninja_version", "tvm_ffi_version"),
     may_be_absent=frozenset({"tvm_ffi_version"}),
     fixups=(relocate_ninja_modules,),
+    signs=NINJA_SIGNS,
 )

@@ -24,6 +24,7 @@ from mx_artifacts.kinds.roots import (
     from_variable,
     user_name,
 )
+from mx_artifacts.kinds.signs import UseSigns
 from mx_artifacts.kinds.triton_groups import is_key_directory, relocate_triton_groups
 
 _VLLM_HASH = re.compile(r"[0-9a-f]{10}")
@@ -115,4 +116,7 @@ KIND = CacheKind(
         {"backend_framework_version", "triton_version", "triton_key", "gpu_arch", "gpu_name"}
     ),
     fixups=(relocate_triton_groups,),
+    # A hit, too, writes wrappers and Triton kernels out of its pickles where they are absent, and
+    # AOTAutograd's layer misses on a warm cache (docs/cache-facts.md, 2), so those do not count.
+    signs=UseSigns(compiled=("fxgraph", "*.so", "artifact_*", "model")),
 )

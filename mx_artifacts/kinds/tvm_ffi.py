@@ -11,6 +11,7 @@ from mx_artifacts.core.identity import SourceType
 from mx_artifacts.kinds.base import LITTER, CacheKind, RootRule
 from mx_artifacts.kinds.ninja_modules import relocate_ninja_modules, relocation_obstacle
 from mx_artifacts.kinds.roots import below_home, first_of, from_variable
+from mx_artifacts.kinds.signs import NINJA_SIGNS
 
 KIND = CacheKind(
     name="tvm_ffi",
@@ -44,4 +45,5 @@ KIND = CacheKind(
     strict_parameters=("machine", "libc", "ninja_version"),
     may_be_absent=frozenset({"backend_framework_version"}),
     fixups=(relocate_ninja_modules,),
+    signs=NINJA_SIGNS,
 )

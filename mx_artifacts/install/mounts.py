@@ -1,0 +1,66 @@
+"""What is mounted where, and how, as this process sees it."""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+_ESCAPED = re.compile(rb"\\([0-7]{3})")
+
+
+@dataclass(frozen=True)
+class Mount:
+    """One mount: where, its file system's type ("ext4"), its own options ("noexec")."""
+
+    point: Path
+    type: str
+    options: frozenset[str]
+
+
+def mount_table() -> list[Mount]:
+    """Return all mounts, in the order in which they were made; none where /proc does not tell."""
+    try:
+        lines = Path("/proc/self/mountinfo").read_bytes().splitlines()
+    except OSError:
+        return []
+    return [_mount(line) for line in lines]
+
+
+def mount_of(path: Path) -> Mount | None:
+    """Return the mount that `path` (which need not exist) lies on; None where that is unknown."""
+    resolved = Path(os.path.realpath(path))
+    above = [m for m in mount_table() if m.point == resolved or m.point in resolved.parents]
+    # Of two on one point, the later one covers the earlier.
+    return max(reversed(above), key=lambda mount: len(mount.point.parts), default=None)
+
+
+def _mount(line: bytes) -> Mount:
+    # proc_pid_mountinfo(5): fields 5 and 6 are point and options, the type follows the lone "-".
+    # Blanks and backslashes in the point are octal escapes.
+    fields, _, rest = line.partition(b" - ")
+    point, options = fields.split(b" ")[4:6]
+    unescaped = _ESCAPED.sub(lambda match: bytes([int(match[1], 8)]), point)
+    return Mount(
+        Path(os.fsdecode(unescaped)),
+        rest.split(b" ")[0].decode(),
+        frozenset(options.decode().split(",")),
+    )
+
+
+NETWORK_TYPES = frozenset(
+    {"9p", "afs", "beegfs", "ceph", "cifs", "gpfs", "lustre", "nfs", "nfs4", "smb3", "smbfs"}
+)
+"""Types of file systems that lie on another machine. FUSE may or may not."""
+
+
+def is_remote(mount: Mount) -> bool:
+    """Tell whether a mount's files lie, or may lie, on another machine."""
+    return mount.type in NETWORK_TYPES or mount.type.startswith("fuse")
+
+
+def keeps_access_times(path: Path) -> bool:
+    """Tell whether reading a file at `path` is sure to move its access time, once it is old."""
+    mount = mount_of(path)
+    return mount is not None and not is_remote(mount) and not mount.options & {"noatime", "ro"}

@@ -1,0 +1,51 @@
+"""vLLM's cache_key_factors.json: what went into the name of a torch_compile_cache directory."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+
+FACTORS_FILE = "cache_key_factors.json"
+MAX_FACTORS_BYTES = 4 * 1024 * 1024
+_ABSENT = "not there"
+
+
+def factors_below(directories: Iterable[Path]) -> dict[str, str]:
+    """Return the factors of the first file found below `directories`, flat; {} without one.
+
+    All ranks of one directory have equal factors, for they are what its name was made from.
+    """
+    for directory in directories:
+        for path in sorted(directory.rglob(FACTORS_FILE)):
+            try:
+                if path.stat().st_size <= MAX_FACTORS_BYTES:
+                    return dict(_flat("", json.loads(path.read_bytes())))
+            except (OSError, ValueError, RecursionError):
+                continue  # plainly written by vLLM, so it may be half there
+    return {}
+
+
+def factor_differences(
+    installed: Iterable[Path], in_use: Iterable[Path]
+) -> dict[str, tuple[str, str]]:
+    """Map each factor that differs to (its value where installed, where in use).
+
+    Empty where one side has no factors file.
+    """
+    ours, theirs = factors_below(installed), factors_below(in_use)
+    if not ours or not theirs:
+        return {}
+    return {
+        name: (ours.get(name, _ABSENT), theirs.get(name, _ABSENT))
+        for name in sorted({*ours, *theirs})
+        if ours.get(name) != theirs.get(name)
+    }
+
+
+def _flat(prefix: str, value: object) -> Iterator[tuple[str, str]]:
+    if isinstance(value, Mapping):
+        for name, inner in value.items():
+            yield from _flat(f"{prefix}.{name}" if prefix else str(name), inner)
+    else:
+        yield prefix, value if isinstance(value, str) else json.dumps(value, sort_keys=True)
