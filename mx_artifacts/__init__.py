@@ -45,6 +45,8 @@ if TYPE_CHECKING:
     from mx_artifacts.core.identity import compute_mx_source_id as compute_mx_source_id
     from mx_artifacts.fetcher import ArtifactFetcher as ArtifactFetcher
     from mx_artifacts.fetcher import FetcherSettings as FetcherSettings
+    from mx_artifacts.install.usage import UsageReport as UsageReport
+    from mx_artifacts.install.usage import usage_of as usage_of
     from mx_artifacts.kinds.identity import probe_identity as probe_identity
     from mx_artifacts.kinds.registry import get_kind as get_kind
     from mx_artifacts.publisher import ArtifactPublisher as ArtifactPublisher
@@ -67,10 +69,12 @@ _EXPORTS = {
     "TarredP2PArtifactTransfer": "artifacts.tarred",
     "accelerators_compatible": "core.compatibility",
     "compute_mx_source_id": "core.identity",
+    "UsageReport": "install.usage",
     "discover_artifact_source": "artifacts.discover",
     "get_kind": "kinds.registry",
     "open_transport": "transport.registry",
     "probe_identity": "kinds.identity",
+    "usage_of": "install.usage",
     "publish_artifact_source": "artifacts.publish",
     **{f"{kind}_cache_artifact_transfer": "artifacts.factories" for kind in _FACTORIES},
 }

@@ -16,7 +16,8 @@ nothing else leaves the library.
       MetadataError: BackendUnavailableError, RecordNotFoundError, ConflictError
       RemoteError
       TransferFailedError
-      InstallError: InstallLockedError, NoSpaceError, InstallVerificationError, RollbackFailedError
+      InstallError: InstallLockedError, NoSpaceError, InstallVerificationError,
+        RollbackFailedError, EntriesKeptError, NotUsedError
       KindsFailedError
       LoadError: StrategySkipped, StrategyFailed
 """
@@ -41,7 +42,11 @@ class ExitCode(IntEnum):
     OK = 0, "done"
     UNEXPECTED = 1, "an error without a code of its own, or one that should not happen"
     USAGE = 2, "a flag, argument or variable makes no sense"
-    PARTIAL = 3, "several cache kinds were named; some are done, some failed"
+    PARTIAL = (
+        3,
+        "done in part: of several kinds some failed, entries that changed since were kept, or an "
+        "installed cache was not (only) hit",
+    )
     NO_SOURCE = 10, "nobody serves what was asked for"
     LOCKED = 11, "another process installs into the same root"
     INTEGRITY = 12, "bytes or tables are damaged or hostile; nothing was installed"
@@ -332,6 +337,19 @@ class RollbackFailedError(InstallError):
     """An install failed and its changes could not all be taken back."""
 
     default_hint = "remove the cache root and install again"
+
+
+class EntriesKeptError(InstallError):
+    """Entries that changed since they were installed were kept."""
+
+    exit_code = ExitCode.PARTIAL
+    default_hint = "remove them too with `mx-artifact uninstall --force`"
+
+
+class NotUsedError(InstallError):
+    """An installed cache was not hit, or the engine compiled beside it."""
+
+    exit_code = ExitCode.PARTIAL
 
 
 # --- several kinds at once ------------------------------------------------------------------------

@@ -16,9 +16,10 @@ from mx_artifacts.clock import SYSTEM_CLOCK, Clock
 from mx_artifacts.core.identity import SourceIdentity
 from mx_artifacts.errors import DiscoveryError, MetadataError, NoSourceError
 from mx_artifacts.install.base import InstallReport
+from mx_artifacts.install.quarantine import Quarantine
 from mx_artifacts.kinds.base import CacheKind
 from mx_artifacts.observability.events import Event, EventSink, drop
-from mx_artifacts.settings import BUNDLE_ROOT
+from mx_artifacts.settings import BUNDLE_ROOT, STATE_DIR
 from mx_artifacts.transfer.select import ordering
 from mx_artifacts.transport.base import Transport
 from mx_artifacts.transport.registry import open_transport
@@ -40,6 +41,7 @@ class FetcherSettings:
         max_inflight_chunks: chunks that are read at once, each in a registered buffer.
         lock_timeout_seconds: how long to wait for another installer of the same root.
         selector: "random" or "rendezvous_hash".
+        state_directory: where this node's quarantine is.
     """
 
     bundle_root: Path = field(default_factory=BUNDLE_ROOT.read)
@@ -47,6 +49,7 @@ class FetcherSettings:
     max_inflight_chunks: int = 4
     lock_timeout_seconds: float = DEFAULT_LOCK_TIMEOUT_SECONDS
     selector: str = "random"
+    state_directory: Path = field(default_factory=STATE_DIR.read)
 
 
 @dataclass(frozen=True)
@@ -177,8 +180,17 @@ class ArtifactFetcher:
             accelerator=wanted.accelerator,
             order=self._order,
             root_objection=root_objection,
+            refused=self._refused(),
         )
         return [source for source, _ in zip(found, range(MAX_SOURCES_TRIED), strict=False)]
+
+    def _refused(self) -> dict[str, str]:
+        """Return the artifacts in quarantine, read anew so that a waiting fetch learns of one."""
+        return {
+            artifact_id: f"artifact {artifact_id} is quarantined on this node, because "
+            f"{entry.reason} (see `mx-artifact quarantine --list`)"
+            for artifact_id, entry in Quarantine(self._settings.state_directory).artifacts().items()
+        }
 
     def fetch_and_install(
         self,

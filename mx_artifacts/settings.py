@@ -216,6 +216,16 @@ def _setting(
 
 _PORT = parse_integer(0, 65535)
 
+
+def _default_state_directory(env: Mapping[str, str]) -> Path:
+    base, home = env.get("XDG_STATE_HOME", ""), env.get("HOME", "")
+    if base.startswith("/"):
+        return Path(base, "mx-artifacts")
+    if home.startswith("/"):
+        return Path(home, ".local", "state", "mx-artifacts")
+    return Path(tempfile.gettempdir(), f"mx-artifacts-state-{os.getuid()}")
+
+
 SERVER_ADDRESS = _setting(
     "MX_SERVER_ADDRESS",
     "localhost:8001",
@@ -293,6 +303,13 @@ BUNDLE_ROOT = _setting(
     parse_path,
     "staging of bundles",
     default_text="$TMPDIR/modelexpress-artifacts",
+)
+STATE_DIR = _setting(
+    "MX_STATE_DIR",
+    _default_state_directory,
+    parse_path,
+    "what this node must remember (quarantined artifacts); on a volume that outlives the container",
+    default_text="$XDG_STATE_HOME/mx-artifacts, else ~/.local/state/mx-artifacts",
 )
 SLOTS = _setting(
     "MX_ARTIFACT_SLOTS", 4, parse_integer(1, 1024), "registered chunk buffers of a source or target"

@@ -27,6 +27,11 @@ VERBS = {
     "fetch-and-install": "Fetch caches from a warm node and install them here.",
     "sources": "Show the sources that the central server knows.",
     "inspect": "Show the members of a BUNDLE file, or the manifest of what a source serves.",
+    "verify": "Check an installed cache against its receipt, byte for byte.",
+    "used": "Tell whether an engine used an installed cache or compiled beside it.",
+    "uninstall": "Remove exactly what was installed.",
+    "quarantine": "Keep this node from fetching an artifact, and remove it where it is installed.",
+    "doctor": "Check this node before it publishes or fetches.",
     "demo": "Compile on one node, run without compiling on another.",
 }
 """Each is `command` in the module of that name in commands/; a test compares the first line of its

@@ -125,6 +125,13 @@ def parsed_option(
 server_option: Decorator = setting_option(settings.SERVER_ADDRESS, "--server")
 bundle_root_option: Decorator = setting_option(settings.BUNDLE_ROOT, "--bundle-root")
 
+lock_timeout_option: Decorator = parsed_option(
+    "--lock-timeout",
+    settings.parse_duration,
+    "How long to wait for another installer of the same root.",
+    default="60s",
+)
+
 model_option: Decorator = click.option(
     "--model", required=True, metavar="NAME", help="Model that the caches belong to."
 )
@@ -149,14 +156,14 @@ class KindOption(click.Option):
         return record and (record[0], f"{record[1]}  [kinds: {names}]")
 
 
-def kind_option(meaning_of_all: str) -> Decorator:
+def kind_option(meaning_of_all: str, *, required: bool = True) -> Decorator:
     """Return --kind, which may be repeated."""
     return click.option(
         "--kind",
         "kind_names",
         cls=KindOption,
         multiple=True,
-        required=True,
+        required=required,
         metavar="KIND",
         help=f"Cache kind, or `all`: {meaning_of_all}; may be repeated.",
     )

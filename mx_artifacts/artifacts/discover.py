@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 
 from mx_artifacts.artifacts.protocol import ArtifactSourceEndpoint
 from mx_artifacts.client.central import CentralClient
@@ -33,10 +34,6 @@ def no_objection(record: WorkerRecord) -> str:
     return ""
 
 
-def _as_they_come(refs: Sequence[SourceRef]) -> Sequence[SourceRef]:
-    return refs
-
-
 def candidate_sources(
     client: CentralClient,
     identity: SourceIdentity,
@@ -45,10 +42,13 @@ def candidate_sources(
     node_rank: int | None = None,
     artifact_id: str = "",
     accelerator: str = "",
-    order: OrderCandidates = _as_they_come,
+    order: OrderCandidates | None = None,
     root_objection: RootObjection = no_objection,
+    refused: Mapping[str, str] = MappingProxyType({}),
 ) -> Iterator[ArtifactSourceEndpoint]:
     """Yield compatible sources in order, each record fetched when it is asked for.
+
+    `refused` maps the ids of artifacts that this node must not take to why.
 
     Incompatible accelerators are dropped before ordering, so that they cannot use up a target's
     attempts, and checked again on the record, which is authoritative.
@@ -70,9 +70,11 @@ def candidate_sources(
             reasons[_label(ref)] = f"accelerator is {ref.accelerator}, here it is {accelerator}"
     found = False
     hint: str | None = None
-    for ref in order(usable):
+    for ref in order(usable) if order is not None else usable:
         stored = client.get_metadata(ref.mx_source_id, ref.worker_id)
         reason = _mismatch(stored, node_rank, artifact_id, accelerator)
+        if stored is not None and stored.record.artifact is not None and not reason:
+            reason = refused.get(stored.record.artifact.artifact_id, "")
         if stored is not None and not reason:
             reason = root_objection(stored.record)
             hint = _OTHER_ROOT_HINT if reason else hint

@@ -186,7 +186,7 @@ class TarredP2PArtifactTransfer:
             artifact_id=artifact_id,
             accelerator=accelerator,
             root_objection=no_objection if allow_other_root else self.root_objection,
-            **({} if order is None else {"order": order}),
+            order=order,
         )
         return self.transfer_from_any(
             candidates, transport, timeout=timeout, max_inflight_chunks=max_inflight_chunks

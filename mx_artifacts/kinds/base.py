@@ -100,7 +100,7 @@ class CacheKind:
     fixups: tuple[Fixup, ...] = ()
     runs_code: bool = True
     loads_libraries: bool = True
-    signs: UseSigns = UseSigns()
+    signs: UseSigns = field(default_factory=UseSigns)
 
 
 ABSENT = "none"

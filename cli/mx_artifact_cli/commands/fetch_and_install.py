@@ -57,12 +57,7 @@ if TYPE_CHECKING:
 @options.node_rank_option("Take sources of this node rank only.")
 @options.accelerator_option
 @setting_option(settings.TRANSFER_TIMEOUT, "--timeout")
-@parsed_option(
-    "--lock-timeout",
-    parse_duration,
-    "How long to wait for another installer of the same root.",
-    default="60s",
-)
+@options.lock_timeout_option
 @options.bundle_root_option
 @click.pass_obj
 def command(

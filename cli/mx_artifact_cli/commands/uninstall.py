@@ -1,0 +1,95 @@
+"""`mx-artifact uninstall`: take an install back."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from mx_artifact_cli import options
+from mx_artifact_cli.options import Verb
+from mx_artifact_cli.output import Output
+from mx_artifact_cli.receipts import chosen_receipts, kind_option, receipt_argument
+from mx_artifact_cli.text import count_of
+from mx_artifacts.errors import EntriesKeptError
+
+if TYPE_CHECKING:
+    from mx_artifacts.install.undo import UndoReport
+
+
+@click.command("uninstall", cls=Verb)
+@receipt_argument
+@kind_option
+@options.root_option
+@click.option("--force", is_flag=True, help="Remove entries that changed since, too.")
+@options.lock_timeout_option
+@click.pass_obj
+def command(
+    output: Output,
+    receipt: Path | None,
+    kind_names: Sequence[str],
+    stated_roots: Sequence[tuple[str, Path]],
+    force: bool,
+    lock_timeout: float,
+) -> None:
+    """Remove exactly what was installed.
+
+    Takes a RECEIPT, or all receipts of a kind's roots. Entries that changed since are kept, and
+    the exit code is then 3; what others put there is never touched.
+    """
+    from mx_artifacts.install.undo import uninstall_artifact
+
+    if receipt is not None and not kind_names and not stated_roots:
+        paths = [receipt]  # the library knows one that was uninstalled before
+    else:
+        chosen = chosen_receipts(output, receipt, kind_names, stated_roots)
+        paths = [found.path for of_kind in chosen for found in of_kind]
+    reports = [
+        uninstall_artifact(path, force=force, lock_timeout_seconds=lock_timeout) for path in paths
+    ]
+    output.result({"uninstalled": [show_undo(output, report) for report in reports]})
+    require_complete(reports)
+
+
+def show_undo(output: Output, report: UndoReport) -> dict[str, Any]:
+    """Say what was removed and kept; return it for the JSON formats."""
+    output.line(f"{report.kind}: artifact {report.artifact_id}")
+    if not report.roots:
+        output.line("  was uninstalled before")
+    for root in report.roots:
+        output.line(
+            f"  {root.root}: {count_of(len(root.removed), 'entry', 'entries')} removed, "
+            f"{len(root.kept)} kept, {len(root.superseded)} of a later install"
+        )
+        for entry, reason in root.kept.items():
+            output.line(f"    kept {entry}: {reason}")
+    described = {
+        "receipt": report.receipt_path,
+        "kind": report.kind,
+        "artifact_id": report.artifact_id,
+        "roots": [
+            {
+                "path": root.root,
+                "removed": list(root.removed),
+                "kept": dict(root.kept),
+                "superseded": list(root.superseded),
+            }
+            for root in report.roots
+        ],
+    }
+    output.record("uninstalled", described)
+    return described
+
+
+def require_complete(reports: Sequence[UndoReport]) -> None:
+    """Raise EntriesKeptError when an entry was kept, naming the receipt that still lists it."""
+    kept = [report for report in reports if not report.is_complete]
+    if kept:
+        entries = sum(len(root.kept) for report in kept for root in report.roots)
+        raise EntriesKeptError(
+            f"{count_of(entries, 'entry', 'entries')} changed since and stay: see "
+            + ", ".join(str(report.receipt_path) for report in kept),
+            hint=f"remove them too with `mx-artifact uninstall --force {kept[0].receipt_path}`",
+        )

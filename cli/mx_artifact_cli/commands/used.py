@@ -1,0 +1,71 @@
+"""`mx-artifact used`: did the engine hit what was installed?"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from mx_artifact_cli import options
+from mx_artifact_cli.options import Verb
+from mx_artifact_cli.output import Output
+from mx_artifact_cli.receipts import chosen_receipts, kind_option, receipt_argument
+from mx_artifacts.errors import NotUsedError
+
+if TYPE_CHECKING:
+    from mx_artifacts.install.usage import UsageReport
+
+
+@click.command("used", cls=Verb)
+@receipt_argument
+@kind_option
+@options.root_option
+@click.pass_obj
+def command(
+    output: Output,
+    receipt: Path | None,
+    kind_names: Sequence[str],
+    stated_roots: Sequence[tuple[str, Path]],
+) -> None:
+    """Tell whether an engine used an installed cache or compiled beside it.
+
+    Takes a RECEIPT, or the newest receipt of a kind's roots. Call it when the engine has started.
+    The verdict is hit, recompiled, unused or unknown; exits with 0 when all are hit, else with 3.
+    """
+    from mx_artifacts.install.usage import Verdict, usage_of
+
+    reports = [
+        usage_of(of_kind[0].path)
+        for of_kind in chosen_receipts(output, receipt, kind_names, stated_roots)
+    ]
+    described = [_show(output, report) for report in reports]
+    output.result({"used": described})
+    missed = [report for report in reports if report.verdict is not Verdict.HIT]
+    if missed:
+        raise NotUsedError(
+            "; ".join(f"{each.kind}: {each.verdict.value}: {each.reason}" for each in missed),
+            hint=missed[0].next_step,
+        )
+
+
+def _show(output: Output, report: UsageReport) -> dict[str, Any]:
+    output.line(f"{report.kind}: {report.verdict.value}")
+    facts: dict[str, object] = {"why": report.reason}
+    if report.next_step:
+        facts["next"] = report.next_step
+    facts["artifact"] = report.artifact_id
+    facts["receipt"] = report.receipt_path
+    output.facts(facts, indent="  ")
+    for root in report.roots:
+        output.line(
+            f"  {root.root}: {len(root.ours)} of this artifact, {len(root.read)} read, "
+            f"{len(root.gone)} gone, {len(root.rewritten)} compiled anew, {len(root.new)} new"
+        )
+        for name, (ours, theirs) in root.differences.items():
+            output.line(f"    {name}: installed with {ours}; in use with {theirs}")
+    described = {**asdict(report), "verdict": report.verdict.value}
+    output.record("used", described)
+    return described

@@ -1,0 +1,91 @@
+"""Which receipts a command works on: one that is named, or those of kinds' roots."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from mx_artifact_cli import options
+from mx_artifact_cli.output import Output
+from mx_artifact_cli.selection import ALL, Selected, select_kinds
+from mx_artifacts import settings
+from mx_artifacts.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from mx_artifacts.install.history import FoundReceipt
+
+receipt_argument: options.Decorator = click.argument(
+    "receipt", required=False, type=click.Path(path_type=Path)
+)
+kind_option = options.kind_option("those of which something was installed", required=False)
+
+
+def chosen_receipts(
+    output: Output,
+    receipt: Path | None,
+    kind_names: Sequence[str],
+    stated_roots: Sequence[tuple[str, Path]],
+) -> list[list[FoundReceipt]]:
+    """Return the receipts of each kind, newest first; the one that is named stands alone.
+
+    Raises:
+        ConfigurationError: neither or both of RECEIPT and --kind, or nothing was installed.
+        InstallError: the named receipt is damaged.
+    """
+    from mx_artifacts.install.history import FoundReceipt
+    from mx_artifacts.install.receipt import load_receipt
+
+    if (receipt is None) == (not kind_names):
+        raise ConfigurationError(
+            "give either a RECEIPT or --kind", hint="fetch-and-install prints where a receipt is"
+        )
+    if receipt is not None:
+        if stated_roots:
+            raise ConfigurationError("--root goes with --kind; a RECEIPT names its roots itself")
+        path = receipt.absolute()
+        return [[FoundReceipt(path, load_receipt(path))]]
+    found = []
+    for selected in select_kinds(kind_names, stated_roots):
+        try:
+            of_kind = receipts_of_kind(selected)
+        except ConfigurationError as error:
+            if ALL not in kind_names:
+                raise
+            output.note(f"{selected.kind.name} skipped: {error}")
+            continue
+        if of_kind:
+            found.append(of_kind)
+        elif ALL not in kind_names:
+            raise _nothing_installed(selected)
+    if not found:
+        raise ConfigurationError("nothing was installed into any kind's root")
+    return found
+
+
+def receipts_of_kind(selected: Selected) -> list[FoundReceipt]:
+    """Return the receipts in the kind's primary root, newest first.
+
+    Raises:
+        ConfigurationError: nothing says where that root is.
+    """
+    from mx_artifacts.install.history import find_receipts
+
+    return [
+        found
+        for found in find_receipts(_primary_root(selected))
+        if found.receipt.artifact.kind == selected.kind.name
+    ]
+
+
+def _primary_root(selected: Selected) -> Path:
+    return selected.roots(settings.environment())[selected.kind.roots[0].name]
+
+
+def _nothing_installed(selected: Selected) -> ConfigurationError:
+    return ConfigurationError(
+        f"nothing of {selected.kind.name} was installed into {_primary_root(selected)}",
+        hint="name the root that it was installed into with --root, or install it",
+    )

@@ -1,0 +1,111 @@
+"""Artifacts that this node must not fetch: one small file for each in the state directory."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from mx_artifacts.clock import SYSTEM_CLOCK, Clock
+from mx_artifacts.errors import ConfigurationError
+from mx_artifacts.install.documents import field_of, read_object
+from mx_artifacts.install.files import write_json
+from mx_artifacts.install.lock import locked
+from mx_artifacts.install.receipt import format_time
+
+_ARTIFACT_ID = re.compile(r"[0-9a-f]{64}")
+_LOCK_TIMEOUT_SECONDS = 10.0
+NO_REASON = "no reason was given"
+
+
+@dataclass(frozen=True)
+class Quarantined:
+    """An artifact in quarantine; `since` is UTC, ISO 8601."""
+
+    artifact_id: str
+    reason: str
+    since: str
+
+
+@dataclass(frozen=True)
+class Quarantine:
+    """The quarantine below a state directory, which need not exist. Any process may change it."""
+
+    state_directory: Path
+
+    def add(self, artifact_id: str, reason: str, clock: Clock = SYSTEM_CLOCK) -> Quarantined:
+        """Put an artifact in; once more is fine and sets a new reason.
+
+        Raises:
+            ConfigurationError: no artifact id, or the state directory cannot be written.
+        """
+        added = Quarantined(checked_id(artifact_id), reason, format_time(clock.now()))
+        with self._translated("written"):
+            self._directory.mkdir(parents=True, exist_ok=True)
+            # write_json takes one writer in a directory at a time.
+            with locked([self._directory / "lock"], _LOCK_TIMEOUT_SECONDS, clock):
+                write_json(self._path(artifact_id), asdict(added))
+        return added
+
+    def remove(self, artifact_id: str) -> bool:
+        """Let an artifact out; False when it was not in. Raises ConfigurationError."""
+        with self._translated("written"):
+            try:
+                self._path(checked_id(artifact_id)).unlink()
+            except FileNotFoundError:
+                return False
+            return True
+
+    def artifacts(self) -> dict[str, Quarantined]:
+        """Return what is in, by artifact id.
+
+        Raises:
+            ConfigurationError: it cannot be read. That is not the same as nothing: what crashed
+                an engine would come back.
+        """
+        with self._translated("read"):
+            try:
+                names = sorted(os.listdir(self._directory))
+            except FileNotFoundError:
+                return {}
+            entries = [_read(self._directory / name) for name in names if name.endswith(".json")]
+            return {entry.artifact_id: entry for entry in entries}
+
+    @property
+    def _directory(self) -> Path:
+        return self.state_directory / "quarantine"
+
+    def _path(self, artifact_id: str) -> Path:
+        return self._directory / f"{artifact_id}.json"
+
+    @contextmanager
+    def _translated(self, done: str) -> Iterator[None]:
+        try:
+            yield
+        except (OSError, ValueError) as error:
+            raise ConfigurationError(
+                f"the quarantine in {self._directory} cannot be {done}: {error}",
+                hint="set MX_STATE_DIR to a directory that this user may write to and that stays",
+            ) from error
+
+
+def checked_id(text: str) -> str:
+    """Return `text` when it is an artifact id. Raises ConfigurationError."""
+    if not _ARTIFACT_ID.fullmatch(text):
+        raise ConfigurationError(
+            f"{text!r} is not an artifact id, which has 64 hex characters",
+            hint="see the receipt, or `mx-artifact sources show`",
+        )
+    return text
+
+
+def _read(path: Path) -> Quarantined:
+    document = read_object(path)
+    return Quarantined(
+        artifact_id=field_of(document, "artifact_id", str),
+        reason=field_of(document, "reason", str),
+        since=field_of(document, "since", str),
+    )

@@ -1,0 +1,280 @@
+"""Tell whether an engine used what was installed, or compiled beside it.
+
+No engine says so by itself, and a counter of hits may say "hit" while it compiles
+(docs/cache-facts.md, 9.9). Files tell: a compile leaves new ones under the root; a read moves an
+access time, where the mount keeps them; a lock shows that a compiler was at work there.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from pathlib import Path
+
+from mx_artifacts.bundle.tree import scan_tree
+from mx_artifacts.errors import NothingToPublishError
+from mx_artifacts.install.history import claims, receipts_beside
+from mx_artifacts.install.mounts import keeps_access_times
+from mx_artifacts.install.receipt import InstalledFile, RootReceipt, load_receipt
+from mx_artifacts.install.staging import NEVER_READ_NS
+from mx_artifacts.kinds.base import CacheKind
+from mx_artifacts.kinds.registry import get_kind
+from mx_artifacts.kinds.signs import matches
+from mx_artifacts.kinds.vllm_factors import factor_differences
+
+_NAMED = 3
+"""Names shown of a longer list."""
+_NOT_THE_COMPILERS = (".mx-artifacts*", ".nfs*", "lost+found", "__pycache__")
+
+
+class Verdict(str, Enum):
+    """What became of an installed cache."""
+
+    HIT = "hit"
+    RECOMPILED = "recompiled"
+    UNUSED = "unused"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True)
+class RootUsage:
+    """What the files of one root tell; names are entries, "/"-separated paths below it.
+
+    Attributes:
+        root: the root with links resolved.
+        ours: entries that came with the artifact: installed, or there before and kept.
+        gone: those of them that are not there any more.
+        read: those that were read since the install.
+        unread: those that are sure not to have been; others may or may not.
+        rewritten: those of which a compiled file was written anew.
+        new: entries in which something was compiled since that did not come with an install.
+        signs: other paths that an engine moves when it looks for a cache: locks, marks of a hit.
+        differences: for vLLM, the factors in which the directory in use differs from the
+            installed one: name to (installed, in use).
+    """
+
+    root: str
+    ours: tuple[str, ...]
+    gone: tuple[str, ...] = ()
+    read: tuple[str, ...] = ()
+    unread: tuple[str, ...] = ()
+    rewritten: tuple[str, ...] = ()
+    new: tuple[str, ...] = ()
+    signs: tuple[str, ...] = ()
+    differences: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class UsageReport:
+    """Whether an install was of use, why we think so, and what to do next ("" on a hit)."""
+
+    receipt_path: Path
+    artifact_id: str
+    kind: str
+    installed_at: str
+    verdict: Verdict
+    reason: str
+    next_step: str
+    roots: tuple[RootUsage, ...]
+
+
+def usage_of(receipt_path: str | Path) -> UsageReport:
+    """Compare the roots of an install with its receipt. Call it when the engine has started.
+
+    Changes nothing. A hit of the whole cache means that nothing was compiled since, and that
+    something shows that an engine looked; where nothing shows it either way, it is unknown.
+    Anything else that reads the files (a backup, a publisher) counts as a reader.
+
+    Raises:
+        InstallError: the receipt cannot be read.
+        ConfigurationError: its kind is not known here.
+    """
+    path = Path(os.path.abspath(receipt_path))
+    receipt = load_receipt(path)
+    kind = get_kind(receipt.artifact.kind)
+    since_ns = path.stat().st_mtime_ns  # by the clock of the root's own file system
+    beside = receipts_beside(path)
+    roots = tuple(_usage(root, kind, since_ns, claims(beside, root.root)) for root in receipt.roots)
+    verdict, reason = _judge(roots, receipt.installed_at)
+    return UsageReport(
+        receipt_path=path,
+        artifact_id=receipt.artifact.artifact_id,
+        kind=kind.name,
+        installed_at=receipt.installed_at,
+        verdict=verdict,
+        reason=reason,
+        next_step=_next_step(verdict, kind, roots),
+        roots=roots,
+    )
+
+
+# --- what the files tell --------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Found:
+    path: str
+    entry: str
+    status: os.stat_result
+
+
+def _usage(root: RootReceipt, kind: CacheKind, since_ns: int, owners: Collection[str]) -> RootUsage:
+    recorded = {file.path: file for entry in root.installed for file in entry.files}
+    ours = {*root.kept, *(entry.entry for entry in root.installed if entry.files)}
+    files, litter = _scan(Path(root.root), kind)
+    compiled = [file for file in files if matches(file.path, kind.signs.compiled)]
+    there = {file.entry for file in files}
+    read = {file.entry for file in files if file.status.st_atime_ns > since_ns} & ours
+    tracked = keeps_access_times(Path(root.root))
+    new = {
+        file.entry
+        for file in compiled
+        if file.path not in recorded and file.status.st_mtime_ns >= since_ns
+    } - (set(owners) - ours)
+    marks = (
+        file.path
+        for file in files
+        if matches(file.path, kind.signs.touched_on_hit) and file.status.st_mtime_ns > since_ns
+    )
+    locks = (path for path, mtime_ns in litter.items() if mtime_ns > since_ns)
+    return RootUsage(
+        root=root.root,
+        ours=tuple(sorted(ours)),
+        gone=tuple(sorted({e.entry for e in root.installed if e.files} - there)),
+        read=tuple(sorted(read)),
+        unread=tuple(sorted(_unread(files, recorded))) if tracked else (),
+        rewritten=tuple(sorted({f.entry for f in compiled if _is_rewritten(f, recorded, kind)})),
+        new=tuple(sorted(new)),
+        signs=tuple(sorted((*marks, *locks))),
+        differences=_factors(Path(root.root), kind, ours, new),
+    )
+
+
+def _scan(root: Path, kind: CacheKind) -> tuple[list[_Found], dict[str, int]]:
+    """Return the files that the kind counts, and the mtimes [ns] of those that it leaves out."""
+    try:
+        tree = scan_tree(root, kind.pack)
+    except NothingToPublishError:  # removed since
+        return [], {}
+    files = [
+        _Found(member.path, kind.pack.entry_of(member.path), status)
+        for member in tree.members
+        if not member.is_dir
+        for status in _status(root / member.path)
+    ]
+    litter = {
+        skip.path: status.st_mtime_ns
+        for skip in tree.skipped
+        if not matches(skip.path, _NOT_THE_COMPILERS)
+        for status in _status(root / skip.path)
+    }
+    return files, litter
+
+
+def _status(path: Path) -> Iterator[os.stat_result]:
+    try:
+        yield path.lstat()
+    except OSError:
+        return  # removed meanwhile, or a name made fit to be printed
+
+
+def _unread(files: list[_Found], recorded: Collection[str]) -> set[str]:
+    """Return the entries of which every file still has the access time that an install sets."""
+    touched = {f.entry for f in files if f.status.st_atime_ns != NEVER_READ_NS}
+    return {f.entry for f in files if f.path in recorded} - touched
+
+
+def _is_rewritten(file: _Found, recorded: Mapping[str, InstalledFile], kind: CacheKind) -> bool:
+    was = recorded.get(file.path)
+    if was is None or matches(file.path, kind.signs.touched_on_hit):
+        return False
+    is_file = stat.S_ISREG(file.status.st_mode)
+    return not is_file or (was.size, was.mtime_ns) != (
+        file.status.st_size,
+        file.status.st_mtime_ns,
+    )
+
+
+def _factors(
+    root: Path, kind: CacheKind, ours: Collection[str], new: Collection[str]
+) -> dict[str, tuple[str, str]]:
+    if kind.name != "inductor" or not new:
+        return {}
+    return factor_differences(
+        [root / entry for entry in sorted(ours)], [root / entry for entry in sorted(new)]
+    )
+
+
+# --- what that means ------------------------------------------------------------------------------
+
+
+def _judge(roots: tuple[RootUsage, ...], installed_at: str) -> tuple[Verdict, str]:
+    ours = sum(len(root.ours) for root in roots)
+    read = sum(len(root.read) for root in roots)
+    new = [entry for root in roots for entry in root.new]
+    rewritten = [entry for root in roots for entry in root.rewritten]
+    gone = [entry for root in roots for entry in root.gone]
+    signs = [path for root in roots for path in root.signs]
+    what = f"{_count(ours)} of this artifact"
+    if new or rewritten:
+        done = [f"{_count(len(new))} compiled beside: {_names(new)}"] if new else []
+        if rewritten:
+            done.append(f"{_count(len(rewritten))} of ours compiled anew: {_names(rewritten)}")
+        also = f"; {read} of the {what} were read" if read else ""
+        return Verdict.RECOMPILED, f"since {installed_at}, {' and '.join(done)}{also}"
+    if len(gone) == ours:
+        return Verdict.UNUSED, f"nothing of this artifact's {_count(ours)} stands there now"
+    if read:
+        return Verdict.HIT, f"nothing was compiled since, and {read} of {what} were read"
+    if signs:
+        return Verdict.HIT, f"nothing was compiled since, and an engine looked: {_names(signs)}"
+    if all(len(root.unread) + len(root.gone) >= len(root.ours) for root in roots):
+        return Verdict.UNUSED, f"none of the {what} was read since {installed_at}"
+    return (
+        Verdict.UNKNOWN,
+        "nothing was compiled since, but this file system does not tell whether anything was read",
+    )
+
+
+def _next_step(verdict: Verdict, kind: CacheKind, roots: tuple[RootUsage, ...]) -> str:
+    if verdict is Verdict.HIT:
+        return ""
+    if verdict is Verdict.UNKNOWN:
+        return "look for compile messages in the engine's log, once it has started"
+    places = ", ".join(root.root for root in roots)
+    if verdict is Verdict.UNUSED:
+        return (
+            "start the engine; if it has run since the install, it looks in another directory "
+            f"than {places}: compare its environment with `mx-artifact doctor --kind {kind.name}`"
+        )
+    differences = {name: d for root in roots for name, d in root.differences.items()}
+    if differences:
+        listed = "; ".join(
+            f"{name} was {_short(ours)}, is {_short(theirs)}"
+            for name, (ours, theirs) in list(differences.items())[:_NAMED]
+        )
+        more = f"; and {len(differences) - _NAMED} more" if len(differences) > _NAMED else ""
+        return (
+            "vLLM uses another hash directory than was installed: start it as on the source "
+            f"({listed}{more})"
+        )
+    return (
+        "compare this node with the source (`mx-artifact sources show`), and state what differs "
+        "on both sides with --identity, so that they do not match"
+    )
+
+
+def _count(number: int) -> str:
+    return f"{number} entr{'y' if number == 1 else 'ies'}"
+
+
+def _names(names: list[str]) -> str:
+    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    return ", ".join(names[:_NAMED]) + more
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= 60 else f"{text[:57]}..."
