@@ -19,6 +19,7 @@ nothing else leaves the library.
       InstallError: InstallLockedError, NoSpaceError, InstallVerificationError,
         RollbackFailedError, EntriesKeptError, NotUsedError
       KindsFailedError
+      NodeUnfitError
       LoadError: StrategySkipped, StrategyFailed
 """
 
@@ -370,6 +371,20 @@ class KindsFailedError(MxArtifactsError):
     def hint(self) -> str:
         """Return the first cause's hint."""
         return next(iter(self.failures.values())).hint()
+
+
+# --- this node ------------------------------------------------------------------------------------
+
+
+class NodeUnfitError(MxArtifactsError):
+    """A check of `mx-artifact doctor` failed; the first that did decides the exit code."""
+
+    def __init__(
+        self, message: str, *, exit_code: ExitCode | None = None, hint: str | None = None
+    ) -> None:
+        super().__init__(message, hint=hint)
+        if exit_code is not None:
+            self.exit_code = exit_code
 
 
 # --- loading -------------------------------------------------------------------------------------

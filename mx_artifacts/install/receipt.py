@@ -121,6 +121,8 @@ def _receipt(document: Mapping[str, Any]) -> Receipt:
     version = field_of(document, "format_version", int)
     if version != FORMAT_VERSION:
         raise ValueError(f"format_version is {version}, not {FORMAT_VERSION}")
+    if not field_of(document, "roots", list):
+        raise ValueError("'roots' is empty")
     origin = field_of(document, "artifact", dict)
     names = ("artifact_id", "mx_source_id", "worker_id", "endpoint", "kind")
     return Receipt(

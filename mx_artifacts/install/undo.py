@@ -30,7 +30,7 @@ from mx_artifacts.install.receipt import (
 )
 from mx_artifacts.install.space import os_errors_translated
 from mx_artifacts.install.verify import entry_state
-from mx_artifacts.install.workspace import Workspace, open_workspace
+from mx_artifacts.install.workspace import Workspace, open_workspace, receipt_directories
 from mx_artifacts.kinds.base import LITTER
 from mx_artifacts.kinds.registry import get_kind
 from mx_artifacts.kinds.signs import matches
@@ -84,12 +84,13 @@ def uninstall_artifact(
     keeps listing what was kept. Blocks; any thread.
 
     Raises:
-        ConfigurationError: there is no such receipt.
+        ConfigurationError: there is no such receipt, or it is a copy somewhere else.
         InstallLockedError: another installer holds a root for longer than `lock_timeout_seconds`.
         InstallError: the receipt is damaged, or the operating system refuses something; what was
             removed until then stays removed, and a second run goes on.
     """
-    path = Path(os.path.abspath(receipt_path))
+    path = Path(os.path.realpath(receipt_path))
+    path = path.with_name(path.name.removesuffix(UNINSTALLED))
     receipt = _load(path)
     with os_errors_translated(f"uninstall by {path}"):
         spaces = {
@@ -112,13 +113,15 @@ def uninstall_artifact(
 
 
 def _load(path: Path) -> Receipt:
+    hint = "fetch-and-install prints where a receipt is; or name the cache with --kind"
     for place in (path, path.with_name(path.name + UNINSTALLED)):
         if place.exists():
-            return load_receipt(place)
-    raise ConfigurationError(
-        f"{path} is no receipt: there is no such file",
-        hint="fetch-and-install prints where a receipt is; or name the cache with --kind",
-    )
+            receipt = load_receipt(place)
+            # Only beside the others does it show what a later install owns by now.
+            if path.parent not in receipt_directories(Path(receipt.roots[0].root)):
+                raise ConfigurationError(f"{path} is not where its root's receipts are", hint=hint)
+            return receipt
+    raise ConfigurationError(f"{path} is no receipt: there is no such file", hint=hint)
 
 
 @dataclass

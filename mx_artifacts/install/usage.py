@@ -262,8 +262,9 @@ def _next_step(verdict: Verdict, kind: CacheKind, roots: tuple[RootUsage, ...]) 
             f"({listed}{more})"
         )
     return (
-        "compare this node with the source (`mx-artifact sources show`), and state what differs "
-        "on both sides with --identity, so that they do not match"
+        f"find what enters {kind.name}'s own key and differs from the source (versions, flags, "
+        "paths), and make it equal, or state it on both nodes with --identity so that they do not "
+        "match"
     )
 
 

@@ -89,7 +89,7 @@ def require_complete(reports: Sequence[UndoReport]) -> None:
     if kept:
         entries = sum(len(root.kept) for report in kept for root in report.roots)
         raise EntriesKeptError(
-            f"{count_of(entries, 'entry', 'entries')} changed since and stay: see "
+            f"kept {count_of(entries, 'entry', 'entries')} that changed since, listed in "
             + ", ".join(str(report.receipt_path) for report in kept),
             hint=f"remove them too with `mx-artifact uninstall --force {kept[0].receipt_path}`",
         )

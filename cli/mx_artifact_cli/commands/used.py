@@ -46,18 +46,17 @@ def command(
     missed = [report for report in reports if report.verdict is not Verdict.HIT]
     if missed:
         raise NotUsedError(
-            "; ".join(f"{each.kind}: {each.verdict.value}: {each.reason}" for each in missed),
+            "not (only) hit: "
+            + ", ".join(f"{each.kind} ({each.verdict.value}: {each.reason})" for each in missed),
             hint=missed[0].next_step,
         )
 
 
 def _show(output: Output, report: UsageReport) -> dict[str, Any]:
     output.line(f"{report.kind}: {report.verdict.value}")
-    facts: dict[str, object] = {"why": report.reason}
-    if report.next_step:
-        facts["next"] = report.next_step
-    facts["artifact"] = report.artifact_id
-    facts["receipt"] = report.receipt_path
+    facts = {"artifact": report.artifact_id, "receipt": report.receipt_path}
+    if report.verdict.value == "hit":  # else the error tells
+        facts["why"] = report.reason
     output.facts(facts, indent="  ")
     for root in report.roots:
         output.line(

@@ -1,0 +1,95 @@
+"""`mx-artifact doctor`: is this node fit to publish and fetch?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from mx_artifact_cli import options
+from mx_artifact_cli.options import Verb, parsed_option
+from mx_artifact_cli.output import Output
+from mx_artifact_cli.selection import ALL, Selected, select_kinds
+from mx_artifacts import settings
+from mx_artifacts.clock import SYSTEM_CLOCK
+from mx_artifacts.errors import NodeUnfitError
+
+if TYPE_CHECKING:
+    from mx_artifacts.doctor.base import Check
+
+
+@click.command("doctor", cls=Verb)
+@options.kind_option("every kind", required=False)
+@options.root_option
+@options.server_option
+@parsed_option(
+    "--timeout",
+    settings.parse_duration,
+    "How long a NIXL agent and the central server may take.",
+    default="20s",
+)
+@click.pass_obj
+def command(
+    output: Output,
+    kind_names: Sequence[str],
+    stated_roots: Sequence[tuple[str, Path]],
+    server: str,
+    timeout: float,
+) -> None:
+    """Check this node before it publishes or fetches.
+
+    Roots, file systems, space, ninja, compilers, user, limits, NIXL, central server, clock. Exits
+    with 0 when nothing failed, else with the code that a command would end with on the first
+    failure. Without --kind, a tool that only some kinds need is a warning.
+    """
+    selected = select_kinds(kind_names or [ALL], stated_roots)
+    asked = bool(kind_names) and ALL not in kind_names
+    checks = []
+    for check in _checks(selected, asked, server, timeout):
+        checks.append(check)
+        output.record("check", asdict(check))
+        output.line(f"{check.level.value:<4}  {check.name}: {check.what}")
+        if check.next_step:
+            output.line(f"      next: {check.next_step}")
+    output.result({"checks": [asdict(check) for check in checks]})
+    failed = [check for check in checks if check.level.value == "fail"]
+    if failed:
+        raise NodeUnfitError(
+            f"{len(failed)} of {len(checks)} checks failed: "
+            + ", ".join(f"{check.name} ({check.what})" for check in failed),
+            exit_code=failed[0].exit_code,
+            hint=failed[0].next_step,
+        )
+
+
+def _checks(
+    selected: Sequence[Selected], asked: bool, server: str, timeout_seconds: float
+) -> Iterator[Check]:
+    from mx_artifacts.doctor import network, places, tools
+
+    env = settings.environment()
+    kinds = [each.kind for each in selected]
+    for each in selected:
+        for rule in each.kind.roots:
+            yield from places.check_root(each.kind, rule, each.stated_roots.get(rule.name), env)
+    for found in (
+        tools.check_ninja(kinds, asked, env),
+        tools.check_compiler(kinds, env),
+        tools.check_nvcc(kinds, env),
+    ):
+        if found is not None:
+            yield found
+    yield tools.check_user(env)
+    yield tools.check_memlock(settings.SLOTS.read() * settings.CHUNK_SIZE.read())
+    yield places.check_clock(SYSTEM_CLOCK.now(), [Path(tools.__file__), *_stated(selected)])
+    if settings.TRANSPORT.read() == "nixl":
+        backend = settings.NIXL_BACKEND.read()
+        yield network.check_nixl(backend, env, timeout_seconds=timeout_seconds)
+    yield network.check_server(server, timeout_seconds=timeout_seconds)
+
+
+def _stated(selected: Sequence[Selected]) -> list[Path]:
+    return [path for each in selected for path in each.stated_roots.values()]

@@ -1,0 +1,93 @@
+"""Checks of the data plane and of the central server."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+from mx_artifacts.client.central import CentralClient
+from mx_artifacts.doctor.base import Check, fail, ok, warn
+from mx_artifacts.errors import ExitCode, MxArtifactsError
+from mx_artifacts.kinds.base import Environment
+
+# In a process of its own: a hang in UCX ends with it, and its log is ours to read. It leaves
+# without NIXL's destructors, which may hang too.
+_START_AGENT = """
+import json, os, sys
+sys.path[:] = json.loads(sys.argv[1])
+from mx_artifacts.errors import MxArtifactsError
+from mx_artifacts.transport.nixl import start_agent
+try:
+    start_agent("mx-artifact-doctor", sys.argv[2], float(sys.argv[3]))
+    answer = {}
+except MxArtifactsError as error:
+    answer = {"error": str(error), "hint": error.hint()}
+print(json.dumps(answer), flush=True)
+os._exit(0)
+"""
+# Of UCX's log at level debug (ucp_worker.c): "created interface[1]=0x… using tcp/eth0 on worker …".
+_INTERFACE = re.compile(r"created interface\[\d+\]=\S+ using (\S+) on worker")
+_RDMA = ("rc", "dc", "ud", "srd", "gga")
+"""First letters of UCX's transports over RDMA devices."""
+_GRACE_SECONDS = 15.0
+"""For the interpreter and the imports around the start of the agent."""
+
+
+def check_nixl(backend: str, env: Environment, *, timeout_seconds: float) -> Check:
+    """Start a NIXL agent in a process of its own; say which UCX transports it found."""
+    command = [sys.executable, "-c", _START_AGENT, json.dumps(sys.path), backend]
+    try:
+        done = subprocess.run(
+            [*command, str(timeout_seconds)],
+            env={**env, "UCX_LOG_LEVEL": "debug", "UCX_LOG_FILE": "stderr"},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=timeout_seconds + _GRACE_SECONDS,
+        )
+        answer = json.loads(done.stdout.splitlines()[-1])
+    except subprocess.TimeoutExpired:
+        what = f"a NIXL agent did not start within {timeout_seconds + _GRACE_SECONDS:g} s"
+        return _nixl_failed(what, "name the network device with UCX_NET_DEVICES")
+    except (IndexError, ValueError):
+        last = (done.stderr.strip().splitlines() or ["it said nothing"])[-1]
+        return _nixl_failed(f"a NIXL agent died as it started: {last}", "reinstall nixl")
+    if "error" in answer:
+        return _nixl_failed(answer["error"], answer["hint"])
+    transports = sorted(set(_INTERFACE.findall(done.stderr)))
+    what = f"an agent with backend {backend} starts"
+    if not transports:
+        return ok("nixl", what)
+    what = f"{what}; UCX has {', '.join(transports)}"
+    rdma = [name for name in transports if name.startswith(_RDMA)]
+    if not rdma and Path("/dev/infiniband").exists():
+        step = "raise memlock, and see UCX_TLS and UCX_NET_DEVICES"
+        return warn("nixl", f"{what}, but nothing of the RDMA devices here", step)
+    if not any(not name.endswith("/memory") for name in transports):
+        step = "see UCX_TLS and UCX_NET_DEVICES"
+        return fail("nixl", f"{what}, but no network", step, ExitCode.TRANSPORT)
+    return ok("nixl", what)
+
+
+def _nixl_failed(what: str, next_step: str) -> Check:
+    return fail("nixl", what, next_step, ExitCode.TRANSPORT)
+
+
+def check_server(address: str, *, timeout_seconds: float) -> Check:
+    """Ask the central server whether it, and the backend behind it, is well."""
+    name = "central server"
+    client = CentralClient(address, timeout_seconds=timeout_seconds)
+    try:
+        health = client.health()
+    except MxArtifactsError as error:
+        return fail(name, str(error), error.hint(), error.exit_code)
+    finally:
+        client.close()
+    if health.status != "ok":
+        step = "see the server's log; it runs, but what it keeps records in does not answer"
+        return fail(name, f"{address} says: {health.status}", step, ExitCode.UNREACHABLE)
+    return ok(name, f"{address} runs version {health.version}")
