@@ -25,8 +25,6 @@ _SYNC_THREADS = 16
 """A file system commits concurrent fsyncs together: 0.8 s instead of 2.3 s for 5,000 small files
 on ext4. syncfs would be one call, but waits for whatever else is dirty there (weights, 100 GB)."""
 _BLOCK_BYTES = 1024 * 1024
-NEVER_READ_NS = 0
-"""The access time of a file that nobody has read since it was installed."""
 
 
 @dataclass(frozen=True)
@@ -114,9 +112,10 @@ def _describe(tree: Path, relative: str) -> InstalledFile:
         while block := os.read(descriptor, _BLOCK_BYTES):
             digest.update(block)
         found = os.fstat(descriptor)
-        # So that the first read by the engine is seen, also under relatime; usage.py looks.
+        # Our own read must not hide the engine's: under relatime only a read of a file whose
+        # access time is not past its change time is written down. usage.py looks for that.
         with suppress(PermissionError):  # not the file's owner
-            os.utime(descriptor, ns=(NEVER_READ_NS, found.st_mtime_ns))
+            os.utime(descriptor, ns=(found.st_ctime_ns, found.st_mtime_ns))
         os.fsync(descriptor)
     finally:
         os.close(descriptor)

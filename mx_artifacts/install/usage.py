@@ -19,7 +19,6 @@ from mx_artifacts.errors import NothingToPublishError
 from mx_artifacts.install.history import claims, receipts_beside
 from mx_artifacts.install.mounts import keeps_access_times
 from mx_artifacts.install.receipt import InstalledFile, RootReceipt, load_receipt
-from mx_artifacts.install.staging import NEVER_READ_NS
 from mx_artifacts.kinds.base import CacheKind
 from mx_artifacts.kinds.registry import get_kind
 from mx_artifacts.kinds.signs import matches
@@ -145,7 +144,7 @@ def _usage(root: RootReceipt, kind: CacheKind, since_ns: int, owners: Collection
         ours=tuple(sorted(ours)),
         gone=tuple(sorted({e.entry for e in root.installed if e.files} - there)),
         read=tuple(sorted(read)),
-        unread=tuple(sorted(_unread(files, recorded))) if tracked else (),
+        unread=tuple(sorted(_unread(files, since_ns) & ours)) if tracked else (),
         rewritten=tuple(sorted({f.entry for f in compiled if _is_rewritten(f, recorded, kind)})),
         new=tuple(sorted(new)),
         signs=tuple(sorted((*marks, *locks))),
@@ -181,10 +180,15 @@ def _status(path: Path) -> Iterator[os.stat_result]:
         return  # removed meanwhile, or a name made fit to be printed
 
 
-def _unread(files: list[_Found], recorded: Collection[str]) -> set[str]:
-    """Return the entries of which every file still has the access time that an install sets."""
-    touched = {f.entry for f in files if f.status.st_atime_ns != NEVER_READ_NS}
-    return {f.entry for f in files if f.path in recorded} - touched
+def _unread(files: list[_Found], since_ns: int) -> set[str]:
+    """Return the entries of which no file can have been read since."""
+    unsure = {
+        file.entry
+        for file in files
+        # Under relatime, a read moves an access time that is not past the last change.
+        if file.status.st_atime_ns > min(since_ns, file.status.st_ctime_ns)
+    }
+    return {file.entry for file in files} - unsure
 
 
 def _is_rewritten(file: _Found, recorded: Mapping[str, InstalledFile], kind: CacheKind) -> bool:
