@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import time
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -19,6 +20,8 @@ from mx_artifacts.install.usage import UsageReport, Verdict
 from mx_artifacts.kinds.registry import get_kind
 from tests.support.install_cases import fill, make_bundle, picture
 
+TICK_SECONDS = 0.02
+"""More than the kernel's tick (at most 10 ms), by which files are stamped."""
 KEY, OTHER = "A" * 52, "B" * 52
 TRITON = {f"{KEY}/k.cubin": b"cubin", f"{KEY}/k.json": b"{}"}
 MX_FACTORS = {"env": {"VLLM_HOST_IP": "10.0.0.1"}, "config": "c", "code": "d"}
@@ -32,7 +35,9 @@ def install(
     bundle = make_bundle(tmp_path / f"{artifact_id[:4]}.tar", files)
     origin = ArtifactOrigin(artifact_id, "source", "worker", "h:1", kind.name)
     root = RootInstall("", tmp_path / "root", bundle, kind.pack.entry_of)
-    return install_artifact([root], artifact=origin, lock_timeout_seconds=9).receipt_path
+    receipt = install_artifact([root], artifact=origin, lock_timeout_seconds=9).receipt_path
+    time.sleep(TICK_SECONDS)
+    return receipt
 
 
 def judge(receipt: Path) -> tuple[Verdict, UsageReport]:
