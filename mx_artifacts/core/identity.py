@@ -13,6 +13,8 @@ from mx_artifacts.core.digest import sha256_hex
 
 SOURCE_ID_LENGTH = 16
 """Hex characters of an mx_source_id."""
+KIND_PARAMETER = "mx_kind"
+"""Extra parameter that names a cache kind for which the wire has no number (docs/adr/0013)."""
 
 
 class BackendFramework(IntEnum):

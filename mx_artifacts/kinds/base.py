@@ -1,7 +1,8 @@
 """What a cache kind is: data. One module a kind declares a `CacheKind`; `registry.py` finds them.
 
 To add a kind, write mx_artifacts/kinds/<name>.py with a module-level `KIND`, list it in
-`registry.py`, and add a fixture to tests/support/kind_trees.py.
+`registry.py`, and add a fixture to tests/support/kind_trees.py. A third party's `KIND` is found by
+the entry point that its package declares (docs/adr/0013).
 """
 
 from __future__ import annotations
@@ -29,13 +30,16 @@ class RootRule:
     `name` is "" for the primary root (bundle `artifact.tar`), else the bundle is `<name>.tar`.
     `locate` returns where the engine looks, by the environment's rules in their order, and which
     variable (or default) decided, for messages. `relocation_obstacle` says why, on this node, a
-    cache that was made for another root could not be used, or "" where it can.
+    cache that was made for another root could not be used, or "" where it can. A root
+    `with_stated` identity fields is off: it is shipped, and installed, only where its path is
+    stated, and then so must be these fields.
     """
 
     name: str
     locate: Callable[[Environment], tuple[Path, str]]
     optional: bool = False
     relocation_obstacle: Callable[[], str] = _no_obstacle
+    with_stated: tuple[str, ...] = ()
 
 
 class Fixup(Protocol):
@@ -85,6 +89,8 @@ class CacheKind:
         runs_code: whether loading the cache executes code from it.
         loads_libraries: whether that code is shared libraries, which a noexec mount refuses.
         signs: how files show that an engine used the cache, or compiled.
+        shares_source_type: the wire has no number for this kind, so it uses another's, and its
+            identities name it in the extra parameter mx_kind.
     """
 
     name: str
@@ -101,6 +107,7 @@ class CacheKind:
     runs_code: bool = True
     loads_libraries: bool = True
     signs: UseSigns = field(default_factory=UseSigns)
+    shares_source_type: bool = False
 
 
 ABSENT = "none"

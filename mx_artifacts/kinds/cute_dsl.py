@@ -33,6 +33,9 @@ KIND = CacheKind(
     pack=PackRules(exclude=LITTER),
     identity_fields=("backend_framework", "cuda_version", "gpu_arch"),
     extra_parameters=("cutlass_dsl_version",),
-    strict_parameters=("machine",),
+    # The key has the path of the DSL's library and those of the kernels' sources. Sources that lie
+    # elsewhere than installed packages do are for the user to state.
+    strict_parameters=("machine", "cute_dsl_libs", "site_packages"),
+    may_be_absent=frozenset({"cute_dsl_libs"}),
     loads_libraries=False,
 )

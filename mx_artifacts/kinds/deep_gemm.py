@@ -33,7 +33,9 @@ KIND = CacheKind(
     identity_fields=("backend_framework", "cuda_version", "gpu_arch"),
     extra_parameters=("deep_gemm_jit_key",),
     # The number of SMs is a template argument of the kernels; a MIG slice has fewer.
-    strict_parameters=("gpu_name", "sm_count"),
+    # nvcc's version is in the key, and in the older generation's the include directory's path.
+    strict_parameters=("gpu_name", "gpu_sm_count", "nvcc_version", "deep_gemm_include_dir"),
+    may_be_absent=frozenset({"nvcc_version", "deep_gemm_include_dir"}),
     loads_libraries=False,
     # DeepJIT moves the marker's mtime on every hit (docs/cache-facts.md, 8).
     signs=UseSigns(touched_on_hit=(".committed",)),

@@ -57,9 +57,25 @@ KIND = CacheKind(
     ),
     identity_fields=("backend_framework", "torch_version", "cuda_version", "gpu_arch"),
     extra_parameters=("flashinfer_version",),
-    # Modules link against TVM-FFI in newer FlashInfer; one ninja rebuilds what another built.
-    strict_parameters=("machine", "libc", "ninja_version", "tvm_ffi_version"),
-    may_be_absent=frozenset({"tvm_ffi_version"}),
+    # Modules link against TVM-FFI in newer FlashInfer; one ninja rebuilds what another built; the
+    # command lines that it compares hold the paths.
+    strict_parameters=(
+        "machine",
+        "libc",
+        "ninja_version",
+        "tvm_ffi_version",
+        "nvcc_version",
+        "cxx_version",
+        "cuda_home",
+        "flashinfer_path",
+        "tvm_ffi_path",
+    ),
+    may_be_absent=frozenset(
+        {
+            *("tvm_ffi_version", "nvcc_version", "cxx_version", "cuda_home"),
+            *("flashinfer_path", "tvm_ffi_path"),
+        }
+    ),
     fixups=(relocate_ninja_modules,),
     signs=NINJA_SIGNS,
 )

@@ -8,32 +8,40 @@ it.
 from __future__ import annotations
 
 import functools
-import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, fields
+from enum import Enum
 from types import MappingProxyType
 from typing import Any
 
 from mx_artifacts import settings
-from mx_artifacts.core.identity import SourceIdentity
+from mx_artifacts.core.identity import KIND_PARAMETER, SourceIdentity
 from mx_artifacts.errors import ConfigurationError
 from mx_artifacts.kinds.base import ABSENT, CacheKind, Environment
+from mx_artifacts.kinds.facts import Fact, ProbeContext
 from mx_artifacts.kinds.installed import CannotProbe, ComponentAbsent, torch_build
-from mx_artifacts.kinds.probes import NAME_OF_FRAMEWORK, Fact, ProbeContext, probe
+from mx_artifacts.kinds.probes import PROBES, REFERENCE_PROBES, probe
+from mx_artifacts.kinds.stated import SIZES, field_value, read_overrides
 
 STATED = "stated"
-_UINT32_MAX = 2**32 - 1
-_SIZES = ("tensor_parallel_size", "pipeline_parallel_size", "expert_parallel_size")
-_NOT_FOR_USERS = {
-    "model_name": "state the model itself",
-    "mx_source_type": "the cache kind decides it",
-    "extra_parameters": "state each extra parameter by its own name",
-}
 _FIELD_NAMES = frozenset(f.name for f in fields(SourceIdentity))
 _SETTING_OF_FIELD = {
     "revision": settings.MODEL_REVISION,
     "compile_config_digest": settings.COMPILE_CONFIG_DIGEST,
 }
+_OF_EVERY_ENGINE = frozenset({*SIZES, "dtype"})
+"""Engine fields that the reference's loaders never leave empty."""
+
+
+class Profile(str, Enum):
+    """Which fields an identity has.
+
+    strict     all that a wrong match or a silent recompile could come from
+    reference  those that the reference's engine loaders make (docs/protocol.md), to pair with them
+    """
+
+    STRICT = "strict"
+    REFERENCE = "reference"
 
 
 @dataclass(frozen=True)
@@ -42,11 +50,14 @@ class ProbedIdentity:
 
     `origins` maps the name of a field or extra parameter to "stated", "probed: …" or the variable
     that has it. `accelerator` is "cuda", "rocm", "xpu", "cpu", or "" where it cannot be told.
+    `unchecked` names what the strict profile, or the user, would have in it and this profile has
+    not.
     """
 
     identity: SourceIdentity
     origins: Mapping[str, str] = field(hash=False)
     accelerator: str
+    unchecked: tuple[str, ...] = ()
 
 
 def probe_identity(
@@ -56,6 +67,7 @@ def probe_identity(
     overrides: Mapping[str, str] = MappingProxyType({}),
     env: Environment | None = None,
     device_index: int = 0,
+    profile: Profile = Profile.STRICT,
 ) -> ProbedIdentity:
     """Return the identity of `kind`'s cache of `model_name` on this node.
 
@@ -69,14 +81,15 @@ def probe_identity(
 
     Raises:
         ConfigurationError: fields that are neither probed nor stated, all of them named with what
-            was tried; or an override that makes no sense.
+            was tried; or an override that makes no sense; or the reference has no such kind.
     """
     if not model_name.strip():
         raise ConfigurationError("the model has no name", hint="state one with --model")
     # Overrides are read before the cache, whose key must not depend on their order.
-    stated = tuple(sorted(_read_overrides(overrides).items()))
+    stated = tuple(sorted(read_overrides(overrides).items()))
     env = settings.environment() if env is None else env
-    return _probe_once(kind, model_name.strip(), stated, tuple(sorted(env.items())), device_index)
+    here = tuple(sorted(env.items()))
+    return _probe_once(kind, model_name.strip(), stated, here, device_index, profile)
 
 
 @functools.lru_cache(maxsize=64)
@@ -86,12 +99,30 @@ def _probe_once(
     stated: tuple[tuple[str, str], ...],
     env: tuple[tuple[str, str], ...],
     device_index: int,
+    profile: Profile,
 ) -> ProbedIdentity:
     facts = {name: Fact(value, STATED) for name, value in stated}
     facts |= _engine_settings(kind, facts, dict(env))
-    facts |= _probe_missing(kind, facts, dict(env), device_index)
+    if profile is Profile.REFERENCE:
+        return _as_the_reference(kind, model_name, facts, dict(env), device_index)
+    names = (*kind.identity_fields, *kind.extra_parameters, *kind.strict_parameters)
+    found, unknown = _probe_missing(kind, names, facts, dict(env), device_index)
+    _refuse_unknown(kind, unknown)
+    facts |= found
+    if kind.shares_source_type:
+        facts[KIND_PARAMETER] = Fact(kind.name, "cache kind")
+    return _probed(kind, model_name, facts)
+
+
+def _probed(
+    kind: CacheKind,
+    model_name: str,
+    facts: Mapping[str, Fact],
+    unchecked: Collection[str] = (),
+    accelerator: str | None = None,
+) -> ProbedIdentity:
     values: dict[str, Any] = {
-        name: _field_value(name, fact.value) for name, fact in facts.items() if name in _FIELD_NAMES
+        name: field_value(name, fact.value) for name, fact in facts.items() if name in _FIELD_NAMES
     }
     identity = SourceIdentity(
         mx_source_type=kind.source_type,
@@ -100,7 +131,9 @@ def _probe_once(
         **values,
     )
     origins = MappingProxyType({name: fact.origin for name, fact in sorted(facts.items())})
-    return ProbedIdentity(identity, origins, _accelerator(identity.gpu_arch))
+    if accelerator is None:
+        accelerator = _accelerator(identity.gpu_arch)
+    return ProbedIdentity(identity, origins, accelerator, tuple(unchecked))
 
 
 def _engine_settings(
@@ -115,29 +148,43 @@ def _engine_settings(
 
 
 def _probe_missing(
-    kind: CacheKind, facts: Mapping[str, Fact], env: Environment, device_index: int
-) -> dict[str, Fact]:
-    names = (*kind.identity_fields, *kind.extra_parameters, *kind.strict_parameters)
-    cpu_build_has_no_gpu_code = "gpu_arch" in kind.may_be_absent
+    kind: CacheKind,
+    names: Collection[str],
+    facts: Mapping[str, Fact],
+    env: Environment,
+    device_index: int,
+    profile: Profile = Profile.STRICT,
+) -> tuple[dict[str, Fact], dict[str, str]]:
+    """Return those of `names` that `facts` lack: what was found, and why the others were not."""
+    probes = REFERENCE_PROBES if profile is Profile.REFERENCE else PROBES
     found: dict[str, Fact] = {}
     unknown: dict[str, str] = {}
     for name in (n for n in names if n not in facts):
-        framework = {**facts, **found}.get("backend_framework", Fact("", "")).value
-        context = ProbeContext(env, device_index, framework, cpu_build_has_no_gpu_code)
+        known = {**facts, **found}
+        context = ProbeContext(
+            env,
+            device_index,
+            framework=known.get("backend_framework", Fact("", "")).value,
+            gpu_arch=known.get("gpu_arch", Fact("", "")).value,
+            cpu_build_has_no_gpu_code="gpu_arch" in kind.may_be_absent,
+        )
         try:
-            found[name] = probe(name, context)
+            found[name] = probe(name, context, probes)
         except CannotProbe as error:
             if isinstance(error, ComponentAbsent) and name in kind.may_be_absent:
                 found[name] = Fact(ABSENT, f"probed: {error}")
             else:
                 unknown[name] = str(error)
+    return found, unknown
+
+
+def _refuse_unknown(kind: CacheKind, unknown: Mapping[str, str]) -> None:
     if unknown:
         raise ConfigurationError(
             f"the identity of the {kind.name} cache cannot be determined: "
             + "; ".join(f"{name}: {tried}" for name, tried in unknown.items()),
             hint="state what it is: " + " ".join(f"--identity {n}=VALUE" for n in unknown),
         )
-    return found
 
 
 def _accelerator(gpu_arch: str) -> str:
@@ -150,51 +197,43 @@ def _accelerator(gpu_arch: str) -> str:
         return ""
 
 
-# --- what the user states ------------------------------------------------------------------------
+# --- as the reference's loaders ------------------------------------------------------------------
 
 
-def _read_overrides(overrides: Mapping[str, str]) -> dict[str, str]:
-    stated: dict[str, str] = {}
-    for key, value in overrides.items():
-        name = key.strip().lower()
-        if name in _NOT_FOR_USERS or not name:
-            raise ConfigurationError(
-                f"{key!r} cannot be stated as an identity value", hint=_NOT_FOR_USERS.get(name)
-            )
-        if name in stated:
-            raise ConfigurationError(f"identity value {name} is stated twice")
-        stated[name] = _read_value(name, value.strip())
-    return stated
+def _as_the_reference(
+    kind: CacheKind,
+    model_name: str,
+    facts: Mapping[str, Fact],
+    env: Environment,
+    device_index: int,
+) -> ProbedIdentity:
+    """Return the identity that the reference's loader makes of the same node and engine.
 
-
-def _read_value(name: str, value: str) -> str:
-    """Check a stated value; return it in the form in which equal things are equal."""
-    if not value or value.lower() == "unknown":
+    It leaves out what is not there, and extra parameters that it cannot find. A field that it
+    has and that cannot be found here is an error all the same.
+    """
+    if kind.shares_source_type:
         raise ConfigurationError(
-            f"identity value {name} is {value!r}, but unknown must not match unknown",
-            hint=f"state what it is, {ABSENT!r} if it is not there, or leave {name} out",
+            f"the reference knows no cache kind {kind.name}", hint="use --profile strict"
         )
-    if name in _SIZES and not (re.fullmatch(r"[0-9]{1,10}", value) and int(value) <= _UINT32_MAX):
-        raise ConfigurationError(
-            f"identity value {name} is {value!r}, but should be a whole number"
-        )
-    if name == "backend_framework":
-        known = NAME_OF_FRAMEWORK.values()
-        value = value.lower().replace("-", "_")
-        if value not in known:
-            raise ConfigurationError(
-                f"identity value {name} is {value!r}, but should be one of {', '.join(known)}"
-            )
-    if name == "gpu_arch":
-        # As compilers write it (sm_90), and as it is compared (sm90). A letter stays: sm90a has
-        # instructions that sm90 has not.
-        value = re.sub(r"^sm_(?=\d)", "sm", value.lower())
-    return value
-
-
-def _field_value(name: str, value: str) -> Any:
-    if name in _SIZES:
-        return int(value)
-    if name == "backend_framework":
-        return next(f for f, text in NAME_OF_FRAMEWORK.items() if text == value)
-    return value
+    fields_of_loader = (*kind.identity_fields, *kind.engine_fields)
+    table = (*fields_of_loader, *kind.extra_parameters)
+    kept = {name: fact for name, fact in facts.items() if name in table}
+    names = (*kind.identity_fields, *kind.extra_parameters)
+    found, unknown = _probe_missing(kind, names, kept, env, device_index, Profile.REFERENCE)
+    kept |= found
+    not_found = {name for name in unknown if name in kind.extra_parameters}
+    missing = {name: tried for name, tried in unknown.items() if name not in not_found}
+    if kept.get("backend_framework", Fact("", "")).value == ABSENT:
+        missing["backend_framework"] = "no engine is installed, and its loaders are an engine's"
+    missing |= {
+        name: "the engine's own, which the reference's loaders always have"
+        for name in kind.engine_fields
+        if name in _OF_EVERY_ENGINE and name not in kept
+    }
+    _refuse_unknown(kind, missing)
+    there = {name: fact for name, fact in kept.items() if fact.value != ABSENT}
+    others = [name for name in facts if name not in table and name not in kind.strict_parameters]
+    unchecked = (*kind.strict_parameters, *sorted(not_found), *sorted(others))
+    accelerator = _accelerator(kept["gpu_arch"].value)
+    return _probed(kind, model_name, there, unchecked, accelerator)

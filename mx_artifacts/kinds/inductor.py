@@ -101,7 +101,8 @@ KIND = CacheKind(
     # Kernels for the CPU are built with -march=native, and neither Inductor's key nor the
     # library's name tells the CPU: another one gives wrong results or crashes. The same holds on
     # one machine for ATEN_CPU_CAPABILITY (docs/cache-facts.md, 2, g1 and h3). Inductor's key
-    # has the GPU's name beside its architecture.
+    # has the GPU's name beside its architecture, and for the CPU the number of threads and the
+    # whole command line of the compiler.
     strict_parameters=(
         "machine",
         "python_abi",
@@ -110,10 +111,19 @@ KIND = CacheKind(
         "cpu_flags",
         "aten_cpu_capability",
         "gpu_name",
+        "gpu_sm_count",
+        "cpp_threads",
+        "cpp_torch_path",
+        "cpp_python_include",
+        "cpp_compiler",
     ),
     # Inductor works without an engine, without Triton and, with a CPU build of torch, without GPU.
     may_be_absent=frozenset(
-        {"backend_framework_version", "triton_version", "triton_key", "gpu_arch", "gpu_name"}
+        {
+            *("backend_framework_version", "triton_version", "triton_key"),
+            *("gpu_arch", "gpu_name", "gpu_sm_count"),
+            *("cpp_threads", "cpp_torch_path", "cpp_python_include", "cpp_compiler"),
+        }
     ),
     fixups=(relocate_triton_groups,),
     # A hit, too, writes wrappers and Triton kernels out of its pickles where they are absent, and

@@ -4,58 +4,26 @@ from __future__ import annotations
 
 import platform
 import re
-import shutil
 import sys
 import sysconfig
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 from mx_artifacts.core.identity import BackendFramework
-from mx_artifacts.kinds import cuda_driver
-from mx_artifacts.kinds.base import ABSENT, Environment
+from mx_artifacts.kinds import cuda_driver, toolchain
+from mx_artifacts.kinds.base import ABSENT
+from mx_artifacts.kinds.facts import Fact, Probe, ProbeContext
 from mx_artifacts.kinds.installed import (
     CannotProbe,
     ComponentAbsent,
     deep_gemm_key,
     distribution_version,
+    reference_deep_gemm_key,
     run_for_json,
-    run_program,
     torch_build,
     triton_build,
 )
-
-_TOOL_TIMEOUT_SECONDS = 30.0
-
-
-@dataclass(frozen=True)
-class Fact:
-    """A value and where it comes from, for messages."""
-
-    value: str
-    origin: str
-
-
-@dataclass(frozen=True)
-class ProbeContext:
-    """What probes may look at.
-
-    Attributes:
-        env: the process environment.
-        device_index: the GPU that will run, as CUDA numbers it in this environment.
-        framework: the engine, as `NAME_OF_FRAMEWORK` has it, once known.
-        cpu_build_has_no_gpu_code: a CPU-only torch rules out GPU code in this kind of cache.
-    """
-
-    env: Environment
-    device_index: int = 0
-    framework: str = ""
-    cpu_build_has_no_gpu_code: bool = False
-
-
-Probe = Callable[[ProbeContext], Fact]
-"""Raises CannotProbe, or ComponentAbsent where the component is known not to be there."""
-
+from mx_artifacts.kinds.toolchain import TOOL_TIMEOUT_SECONDS, package_path
 
 # --- the engine ----------------------------------------------------------------------------------
 
@@ -125,16 +93,6 @@ def _deep_gemm_jit_key(context: ProbeContext) -> Fact:
     return Fact(deep_gemm_key(), "probed: digest of deep_gemm/include")
 
 
-def _ninja_version(context: ProbeContext) -> Fact:
-    program = shutil.which("ninja", path=context.env.get("PATH", ""))
-    if program is None:
-        raise ComponentAbsent("no ninja on PATH")
-    version = run_program(
-        (program, "--version"), context.env, timeout_seconds=_TOOL_TIMEOUT_SECONDS
-    )
-    return Fact(version, f"probed: {program} --version")
-
-
 # --- the GPU -------------------------------------------------------------------------------------
 
 
@@ -142,12 +100,14 @@ def _gpu(key: str) -> Probe:
     def probe(context: ProbeContext) -> Fact:
         if context.cpu_build_has_no_gpu_code and torch_build().accelerator == "cpu":
             raise ComponentAbsent("torch is a CPU-only build")
+        if context.cpu_build_has_no_gpu_code and context.gpu_arch == ABSENT:
+            raise ComponentAbsent("there is no GPU code")
         origin = f"CUDA driver, device {context.device_index}"
         try:
             device = run_for_json(
                 (sys.executable, "-I", cuda_driver.__file__, str(context.device_index)),
                 context.env,
-                timeout_seconds=_TOOL_TIMEOUT_SECONDS,
+                timeout_seconds=TOOL_TIMEOUT_SECONDS,
             )
         except CannotProbe as error:
             raise CannotProbe(f"{origin}: {error}") from error
@@ -226,10 +186,22 @@ PROBES: Mapping[str, Probe] = {
     "cutlass_dsl_version": _distribution("nvidia-cutlass-dsl"),
     "flashinfer_version": _distribution("flashinfer-python"),
     "tvm_ffi_version": _distribution("apache-tvm-ffi"),
-    "ninja_version": _ninja_version,
+    "ninja_version": toolchain.ninja_version,
+    "nvcc_version": toolchain.nvcc_version,
+    "cxx_version": toolchain.cxx_version,
+    "cuda_home": toolchain.cuda_home,
+    "flashinfer_path": package_path("flashinfer"),
+    "tvm_ffi_path": package_path("tvm_ffi"),
+    "deep_gemm_include_dir": toolchain.deep_gemm_include_dir,
+    "cute_dsl_libs": toolchain.cute_dsl_libs,
+    "site_packages": toolchain.site_packages,
+    "cpp_threads": toolchain.cpp_threads,
+    "cpp_torch_path": toolchain.cpp_torch_path,
+    "cpp_python_include": toolchain.cpp_python_include,
+    "cpp_compiler": toolchain.cpp_compiler,
     "gpu_arch": _gpu("arch"),
     "gpu_name": _gpu("name"),
-    "sm_count": _gpu("sm_count"),
+    "gpu_sm_count": _gpu("sm_count"),
     "machine": _host(platform.machine, "uname"),
     "python_abi": _host(lambda: str(sysconfig.get_config_var("SOABI") or ""), "sysconfig SOABI"),
     "libc": _host(lambda: "-".join(filter(None, platform.libc_ver())), "confstr"),
@@ -239,15 +211,35 @@ PROBES: Mapping[str, Probe] = {
 }
 
 
-def probe(name: str, context: ProbeContext) -> Fact:
+def _reference_cuda_version(context: ProbeContext) -> Fact:
+    build = torch_build()
+    if build.accelerator != "cuda":
+        return Fact(ABSENT, f"probed: torch is built for {build.accelerator}")
+    return Fact(build.toolkit, "probed: torch/version.py")
+
+
+REFERENCE_PROBES: Mapping[str, Probe] = {
+    **PROBES,
+    "cuda_version": _reference_cuda_version,
+    "triton_key": lambda context: Fact(
+        triton_build(context.env).reference_key, "probed: triton.runtime.cache.triton_key()"
+    ),
+    "deep_gemm_jit_key": lambda context: Fact(
+        reference_deep_gemm_key(context.env), "probed: deep_gemm.jit.compiler"
+    ),
+}
+"""As the reference's loaders find the values (facts of modelexpress 0.7.0)."""
+
+
+def probe(name: str, context: ProbeContext, probes: Mapping[str, Probe] = PROBES) -> Fact:
     """Return the value of the field or extra parameter `name`, never an empty one.
 
     Raises:
         CannotProbe, ComponentAbsent
     """
-    if name not in PROBES:
+    if name not in probes:
         raise CannotProbe("nothing here knows how to find it")
-    fact = PROBES[name](context)
+    fact = probes[name](context)
     if not fact.value.strip():
         raise CannotProbe(f"{fact.origin.removeprefix('probed: ')} is empty")
     return fact

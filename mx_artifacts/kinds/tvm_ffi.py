@@ -42,8 +42,21 @@ KIND = CacheKind(
         "compile_config_digest",
     ),
     extra_parameters=("tvm_ffi_version",),
-    strict_parameters=("machine", "libc", "ninja_version"),
-    may_be_absent=frozenset({"backend_framework_version"}),
+    strict_parameters=(
+        "machine",
+        "libc",
+        "ninja_version",
+        "nvcc_version",
+        "cxx_version",
+        "cuda_home",
+        "tvm_ffi_path",
+    ),
+    may_be_absent=frozenset(
+        {
+            *("backend_framework_version", "nvcc_version", "cxx_version", "cuda_home"),
+            "tvm_ffi_path",
+        }
+    ),
     fixups=(relocate_ninja_modules,),
     signs=NINJA_SIGNS,
 )

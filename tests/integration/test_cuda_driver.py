@@ -76,7 +76,7 @@ def test_facts_are_those_of_the_device_that_will_run(driver, visible, index, fac
     env = driver if visible is None else {**driver, "CUDA_VISIBLE_DEVICES": visible}
     probed = probe(env, index)
     extras = probed.identity.extra_parameters
-    assert (probed.identity.gpu_arch, extras["gpu_name"], extras["sm_count"]) == facts
+    assert (probed.identity.gpu_arch, extras["gpu_name"], extras["gpu_sm_count"]) == facts
     assert probed.origins["gpu_arch"] == f"probed: CUDA driver, device {index}"
     assert probed.accelerator == "cuda"
 

@@ -12,63 +12,16 @@ from mx_artifacts.kinds import identity as identity_module
 from mx_artifacts.kinds import installed, probes
 from mx_artifacts.kinds.base import ABSENT
 from mx_artifacts.kinds.identity import STATED, probe_identity
-from mx_artifacts.kinds.installed import CannotProbe, ComponentAbsent, TorchBuild, TritonBuild
+from mx_artifacts.kinds.installed import CannotProbe, ComponentAbsent, TorchBuild
 from mx_artifacts.kinds.registry import all_kinds, get_kind
+from tests.support.made_up_node import made_up_node
 
 KINDS = pytest.mark.parametrize("kind", all_kinds(), ids=lambda kind: kind.name)
-DEVICES = {
-    0: {"arch": "sm90", "name": "NVIDIA H100 80GB HBM3", "sm_count": 132},
-    1: {"arch": "sm120", "name": "NVIDIA RTX PRO 6000", "sm_count": 188},
-}
-
-
-class Node:
-    """A made-up node: what the probes find is what a test says."""
-
-    def __init__(self) -> None:
-        self.torch = TorchBuild("2.14.1+cu130", "cuda", "13.0")
-        self.devices = dict(DEVICES)
-        self.versions = {
-            "flashinfer-python": "0.7.4",
-            "apache-tvm-ffi": "0.1.15",
-            "tilelang": "0.1.15",
-            "nvidia-cutlass-dsl": "4.8.1",
-        }
-        self.triton: TritonBuild | None = TritonBuild("3.8.0", "3.8.0abc-def")
-        self.probes = 0
-
-    def version(self, name: str) -> str:
-        self.probes += 1
-        if name not in self.versions:
-            raise ComponentAbsent(f"{name} is not installed")
-        return self.versions[name]
-
-    def device(self, argv: tuple[str, ...], env: object, *, timeout_seconds: float) -> object:
-        self.probes += 1
-        if int(argv[-1]) not in self.devices:
-            raise CannotProbe("cuInit failed with CUDA error 100")
-        return self.devices[int(argv[-1])]
-
-    def triton_build(self, env: object) -> TritonBuild:
-        if self.triton is None:
-            raise ComponentAbsent("triton is not installed")
-        return self.triton
 
 
 @pytest.fixture
 def node(monkeypatch):
-    node = Node()
-    monkeypatch.setattr(probes, "torch_build", lambda: node.torch)
-    monkeypatch.setattr(identity_module, "torch_build", lambda: node.torch)
-    monkeypatch.setattr(probes, "distribution_version", node.version)
-    monkeypatch.setattr(probes, "run_for_json", node.device)
-    monkeypatch.setattr(probes, "triton_build", node.triton_build)
-    monkeypatch.setattr(probes, "deep_gemm_key", lambda: "0123456789abcdef")
-    monkeypatch.setattr(probes.shutil, "which", lambda name, path: f"/usr/bin/{name}")
-    monkeypatch.setattr(probes, "run_program", lambda argv, env, timeout_seconds: "1.13.2")
-    identity_module._probe_once.cache_clear()
-    yield node
-    identity_module._probe_once.cache_clear()
+    yield from made_up_node(monkeypatch)
 
 
 def make(kind: str = "triton", env=None, device_index: int = 0, **overrides: str):
@@ -98,15 +51,6 @@ def test_everything_a_kind_needs_is_probed_and_says_where_from(node, kind):
     assert probed.identity.extra_parameters.keys() == required - set(kind.identity_fields)
     assert all(probed.identity.extra_parameters.values())
     assert probed.accelerator == "cuda"
-
-
-def test_the_reference_fields_give_the_id_of_the_wire_table(node):
-    node.versions["vllm"] = "0.33.0"
-    node.torch = TorchBuild("2.14.1", "cuda", "13.0")
-    kind = get_kind("triton")
-    probed = probe_identity(kind, model_name="org/mödel", env={})
-    reference = probed.identity.with_fields(extra_parameters={})
-    assert compute_mx_source_id(reference) == "3327fe19f6fa4e35"
 
 
 def test_the_arch_is_that_of_the_requested_device(node):
@@ -274,7 +218,20 @@ HOST_FIELDS = {
         ("inductor", "cpu_model"),
         ("inductor", "cpu_flags"),
         ("inductor", "gpu_name"),
-        ("deep_gemm", "sm_count"),
+        ("inductor", "gpu_sm_count"),
+        ("inductor", "cpp_threads"),
+        ("deep_gemm", "gpu_name"),
+        ("deep_gemm", "gpu_sm_count"),
+        ("deep_gemm", "nvcc_version"),
+        ("deep_gemm", "deep_gemm_include_dir"),
+        ("cute_dsl", "cute_dsl_libs"),
+        ("cute_dsl", "site_packages"),
+        *(
+            (kind, name)
+            for kind in ("flashinfer", "tvm_ffi")
+            for name in ("nvcc_version", "cxx_version", "cuda_home", "tvm_ffi_path")
+        ),
+        ("flashinfer", "flashinfer_path"),
         ("flashinfer", "ninja_version"),
         ("tvm_ffi", "ninja_version"),
     ],
