@@ -18,6 +18,7 @@ from mx_artifacts.errors import DiscoveryError, MetadataError, NoSourceError
 from mx_artifacts.install.base import InstallReport
 from mx_artifacts.install.quarantine import Quarantine
 from mx_artifacts.kinds.base import CacheKind
+from mx_artifacts.kinds.identity import check_stated_roots
 from mx_artifacts.observability.events import Event, EventSink, drop
 from mx_artifacts.settings import BUNDLE_ROOT, STATE_DIR
 from mx_artifacts.transfer.select import ordering
@@ -123,6 +124,8 @@ class ArtifactFetcher:
             NoSourceError, IncompatibleSourceError: none, after `wanted.wait_seconds`.
             MetadataError: the central server does not answer, likewise.
         """
+        if kind is not None:
+            check_stated_roots(kind, identity, roots or {})
         objection: RootObjection = no_objection
         if kind is not None and not wanted.allow_other_root:
             objection = self._transfer(kind, roots).root_objection

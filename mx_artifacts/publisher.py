@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -20,6 +20,7 @@ from mx_artifacts.core.chunks import DEFAULT_CHUNK_SIZE_BYTES
 from mx_artifacts.core.identity import SourceIdentity
 from mx_artifacts.core.sources import PodIdentity
 from mx_artifacts.kinds.base import CacheKind
+from mx_artifacts.kinds.identity import check_stated_roots
 from mx_artifacts.observability.events import EventSink, drop
 from mx_artifacts.settings import BUNDLE_ROOT
 from mx_artifacts.transport.base import Transport
@@ -61,6 +62,7 @@ class Published:
     endpoint: str
     total_bytes: int
     roots: tuple[PackedRoot, ...]
+    also_source_ids: tuple[str, ...] = ()
 
 
 class ArtifactPublisher:
@@ -111,9 +113,11 @@ class ArtifactPublisher:
         roots: Mapping[str, Path] | None = None,
         *,
         accelerator: str = "",
+        also: Sequence[SourceIdentity] = (),
     ) -> Published:
         """Seal, serve and announce one kind; it stays announced until `close`.
 
+        It is announced under `identity` and, from the same memory, under each of `also`.
         `roots` overrides the kind's roots by name ("" is the primary root). `accelerator` is the
         family of the device that the cache is for ("cuda"); empty: unknown.
 
@@ -122,6 +126,8 @@ class ArtifactPublisher:
             ConfigurationError, MetadataError, RegistrationError, NoSpaceError
         """
         settings = self._settings
+        for each in (identity, *also):
+            check_stated_roots(kind, each, roots or {})
         transfer = transfer_of_kind(
             kind,
             bundle_root=settings.bundle_root,
@@ -144,6 +150,7 @@ class ArtifactPublisher:
                 pod=settings.pod,
                 topology=root_labels(transfer.roots),
                 limits=settings.limits,
+                also=also,
             )
         except BaseException:
             bundle.close()
@@ -157,6 +164,7 @@ class ArtifactPublisher:
             endpoint=source.worker_grpc_endpoint,
             total_bytes=bundle.manifest.total_size,
             roots=bundle.roots,
+            also_source_ids=tuple(source.also),
         )
 
     def close(self) -> None:

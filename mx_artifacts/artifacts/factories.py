@@ -28,7 +28,8 @@ def transfer_of_kind(
 ) -> TarredP2PArtifactTransfer:
     """Return a transfer whose source and target roots are this node's roots of `kind`.
 
-    `roots` overrides single roots by name ("" is the primary root).
+    `roots` overrides single roots by name ("" is the primary root); a root that is on only where
+    its path is stated (`RootRule.with_stated`) must be among them.
 
     Raises:
         ConfigurationError: `roots` names a root that the kind does not have.
@@ -37,8 +38,11 @@ def transfer_of_kind(
     cache_roots = []
     env = settings.environment()
     for rule in kind.roots:
-        path = chosen.pop(rule.name, None) or rule.locate(env)[0]
-        cache_roots.append(ArtifactCacheRoot(rule.name or kind.name, path, path, rule.optional))
+        stated = chosen.pop(rule.name, None)
+        off = bool(rule.with_stated) and stated is None
+        path = stated or rule.locate(env)[0]
+        name = rule.name or kind.name
+        cache_roots.append(ArtifactCacheRoot(name, path, path, rule.optional, off))
     if chosen:
         raise ConfigurationError(f"cache kind {kind.name!r} has no root named {sorted(chosen)}")
     return TarredP2PArtifactTransfer(
@@ -73,7 +77,8 @@ class ArtifactTransferFactory(Protocol):
             bundle_root: staging of bundles; default: MX_ARTIFACT_BUNDLE_ROOT.
             chunk_size: bytes; default: MX_ARTIFACT_TRANSFER_CHUNK_SIZE.
             additional_roots: further directories of the same artifact. When neither roots nor
-                these are given, they are the kind's own further roots.
+                these are given, they are the kind's own further roots, but for those that are
+                off unless their path is stated, here.
 
         Raises:
             ConfigurationError: root names clash.
@@ -93,7 +98,9 @@ def _factory(kind_name: str) -> ArtifactTransferFactory:
         kind = get_kind(kind_name)
         env = settings.environment()
         here, *others = [
-            ArtifactCacheRoot(rule.name or kind.name, path, path, rule.optional)
+            ArtifactCacheRoot(
+                rule.name or kind.name, path, path, rule.optional, bool(rule.with_stated)
+            )
             for rule in kind.roots
             for path in [rule.locate(env)[0]]
         ]

@@ -25,13 +25,15 @@ class ArtifactCacheRoot:
     """One directory of a cache: where it is read on a source and written on a target.
 
     The first root of an artifact travels as `artifact.tar`, a further one as `<name>.tar`.
-    An optional root may be absent on the source.
+    An optional root may be absent on the source. One that is off is neither read nor written; it
+    travels empty, since targets of the reference refuse an artifact that lacks a root.
     """
 
     name: str
     source_root: Path
     target_root: Path
     optional: bool = False
+    off: bool = False
 
 
 @dataclass(frozen=True)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
 from types import MappingProxyType
 
 from mx_artifacts.artifacts.protocol import ArtifactBundle
@@ -41,6 +42,8 @@ class PublishedArtifactSource:
     bundle: ArtifactBundle
     worker_server: WorkerServer
     heartbeat: Heartbeat
+    also: Mapping[str, Heartbeat] = field(default_factory=dict)
+    """By its source id, the heartbeat of each further identity that it is announced under."""
 
     @property
     def artifact_id(self) -> str:
@@ -54,8 +57,9 @@ class PublishedArtifactSource:
 
     def stop(self) -> None:
         """Mark STALE, serve no more, free memory and bundle files. Idempotent."""
-        self.heartbeat.stop()
-        self.worker_server.remove_artifact(self.mx_source_id, self.artifact_id)
+        for mx_source_id, heartbeat in {self.mx_source_id: self.heartbeat, **self.also}.items():
+            heartbeat.stop()
+            self.worker_server.remove_artifact(mx_source_id, self.artifact_id)
         self.bundle.close()
 
 
@@ -73,10 +77,13 @@ def publish_artifact_source(
     pod: PodIdentity | None = None,
     topology: Mapping[str, str] = MappingProxyType({}),
     limits: ServingLimits = DEFAULT_LIMITS,
+    also: Sequence[SourceIdentity] = (),
 ) -> PublishedArtifactSource:
     """Serve `bundle` on `worker_server` (started by the caller), announce it, keep it alive.
 
+    It is announced under `identity` and under each of `also`, from one registered memory.
     `topology` has labels of the source, such as `root_labels` makes.
+
     The returned source owns `bundle`; when this raises, the caller still does.
     Memory and tables are registered before the record exists, so that whoever finds the source
     can read from it at once.
@@ -86,7 +93,7 @@ def publish_artifact_source(
         MetadataError: the central server does not answer.
         RegistrationError, IntegrityError: the bundle cannot be served.
     """
-    if not identity.model_name:
+    if not all(each.model_name for each in (identity, *also)):
         raise ConfigurationError(
             "an identity without model name cannot be published", hint="give the model with --model"
         )
@@ -109,26 +116,39 @@ def publish_artifact_source(
         artifact=bundle.summary(node_rank),
     )
 
-    def announce() -> str:
-        given = client.publish(identity, record, worker_id, pod or PodIdentity())
-        if given != mx_source_id:
+    def announce(announced: SourceIdentity) -> str:
+        expected = compute_mx_source_id(announced)
+        given = client.publish(announced, record, worker_id, pod or PodIdentity())
+        if given != expected:
             raise ConfigurationError(
-                f"the central server computes source id {given}, this node {mx_source_id}",
+                f"the central server computes source id {given}, this node {expected}",
                 hint="upgrade the older side, or use a model name without non-ASCII characters",
             )
         return given
 
-    heartbeat = Heartbeat(
-        client,
-        publish=announce,
-        worker_id=worker_id,
-        worker_rank=worker_rank,
-        interval_seconds=limits.heartbeat_interval_seconds,
-        healthy=worker_server.is_healthy,
-    )
+    heartbeats: dict[str, Heartbeat] = {}
     try:
-        heartbeat.start()
+        for each in (identity, *also):
+            served_as = compute_mx_source_id(each)
+            if served_as in heartbeats:
+                continue
+            if heartbeats:
+                worker_server.add_alias(served_as, mx_source_id, bundle.artifact_id)
+            heartbeats[served_as] = Heartbeat(
+                client,
+                publish=partial(announce, each),
+                worker_id=worker_id,
+                worker_rank=worker_rank,
+                interval_seconds=limits.heartbeat_interval_seconds,
+                healthy=worker_server.is_healthy,
+            )
+            heartbeats[served_as].start()
     except BaseException:
-        worker_server.remove_artifact(mx_source_id, bundle.artifact_id)
+        for served_as, heartbeat in heartbeats.items():
+            heartbeat.stop()
+            worker_server.remove_artifact(served_as, bundle.artifact_id)
         raise
-    return PublishedArtifactSource(mx_source_id, worker_id, bundle, worker_server, heartbeat)
+    first = heartbeats.pop(mx_source_id)
+    return PublishedArtifactSource(
+        mx_source_id, worker_id, bundle, worker_server, first, heartbeats
+    )

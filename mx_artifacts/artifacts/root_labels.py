@@ -18,7 +18,8 @@ LABEL = "mx_artifacts.root"
 
 def root_labels(roots: Sequence[ArtifactCacheRoot]) -> dict[str, str]:
     """Return what a source of `roots`, the primary one first, announces."""
-    return {_label(roots, root): os.path.realpath(root.source_root) for root in roots}
+    on = (root for root in roots if not root.off)
+    return {_label(roots, root): os.path.realpath(root.source_root) for root in on}
 
 
 def root_objection(
@@ -31,7 +32,7 @@ def root_objection(
 
     A root that the source does not announce is not compared: the install does it, entry by entry.
     """
-    for root in roots:
+    for root in (each for each in roots if not each.off):
         theirs, ours = labels.get(_label(roots, root)), os.path.realpath(root.target_root)
         rule = next((r for r in kind.roots if (r.name or kind.name) == root.name), None)
         if rule is None or theirs is None or theirs == ours:

@@ -104,11 +104,15 @@ class TarredP2PArtifactTransfer:
             bundle = directory / self._bundle_name(root)
             # An optional root that is absent travels as an empty bundle, since targets of the
             # reference refuse an artifact that lacks one.
+            files[self._logical_path(root)] = bundle
+            if root.off:
+                nothing = directory / "nothing"
+                pack_tree(nothing, bundle, self.cache_kind.pack, optional=True)
+                continue
             report = pack_tree(
                 root.source_root, bundle, self.cache_kind.pack, optional=root.optional
             )
             packed.append(PackedRoot(root.name, root.source_root, report))
-            files[self._logical_path(root)] = bundle
             self.events(Event("seal.packed", {"root": root.source_root, "report": report}))
         manifest = seal(files, self.mx_source_type, self.chunk_size or DEFAULT_CHUNK_SIZE_BYTES)
         return ArtifactBundle(directory, files, manifest, manifest.artifact_id(), tuple(packed))
@@ -246,9 +250,9 @@ class TarredP2PArtifactTransfer:
         pairs = []
         for root in self.roots:
             bundle = bundles.pop(self._bundle_name(root), None)
-            if bundle is not None:
+            if bundle is not None and not root.off:
                 pairs.append((root, bundle))
-            elif not root.optional:
+            elif bundle is None and not root.optional:
                 raise ManifestInvalidError(
                     f"artifact {staged.source.artifact_id} lacks {self._bundle_name(root)}"
                 )

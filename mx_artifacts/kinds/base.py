@@ -113,6 +113,9 @@ class CacheKind:
 ABSENT = "none"
 """The identity value of a component that is known not to be there. Unknown is an error instead."""
 
+SIZES = ("tensor_parallel_size", "pipeline_parallel_size", "expert_parallel_size")
+"""Identity fields that say how an engine's ranks are laid out."""
+
 LITTER = (
     # Locks: one that arrives was never taken here and is never released (torch's FileBaton, ninja).
     "*.lock",

@@ -3,14 +3,15 @@
 ninja decides whether a module is current, by command lines and mtimes to the nanosecond, so mtimes
 and every file of a module are kept (docs/cache-facts.md, 4), and the fix-up adapts ninja's state.
 The second root is plain JSON of the autotuner: where one rank has it and another has not, an engine
-can hang, so all of a group's nodes must install it or none.
+can hang, so all of a group's nodes must install it or none. It is off unless its path is
+stated, and then the identity must say how the ranks are laid out.
 """
 
 from __future__ import annotations
 
 from mx_artifacts.bundle.rules import PackRules
 from mx_artifacts.core.identity import SourceType
-from mx_artifacts.kinds.base import LITTER, CacheKind, RootRule
+from mx_artifacts.kinds.base import LITTER, SIZES, CacheKind, RootRule
 from mx_artifacts.kinds.ninja_modules import relocate_ninja_modules, relocation_obstacle
 from mx_artifacts.kinds.roots import below_home, below_vllm_cache, first_of, from_variable
 from mx_artifacts.kinds.signs import NINJA_SIGNS
@@ -49,6 +50,7 @@ KIND = CacheKind(
                 below_vllm_cache("flashinfer_autotune_cache"),
             ),
             optional=True,
+            with_stated=SIZES,
         ),
     ),
     # cached_ops/tmp/ holds locks.

@@ -17,11 +17,11 @@ from typing import Any
 from mx_artifacts import settings
 from mx_artifacts.core.identity import KIND_PARAMETER, SourceIdentity
 from mx_artifacts.errors import ConfigurationError
-from mx_artifacts.kinds.base import ABSENT, CacheKind, Environment
+from mx_artifacts.kinds.base import ABSENT, SIZES, CacheKind, Environment
 from mx_artifacts.kinds.facts import Fact, ProbeContext
 from mx_artifacts.kinds.installed import CannotProbe, ComponentAbsent, torch_build
 from mx_artifacts.kinds.probes import PROBES, REFERENCE_PROBES, probe
-from mx_artifacts.kinds.stated import SIZES, field_value, read_overrides
+from mx_artifacts.kinds.stated import field_value, read_overrides
 
 STATED = "stated"
 _FIELD_NAMES = frozenset(f.name for f in fields(SourceIdentity))
@@ -195,6 +195,26 @@ def _accelerator(gpu_arch: str) -> str:
         return torch_build().accelerator
     except CannotProbe:
         return ""
+
+
+def check_stated_roots(
+    kind: CacheKind, identity: SourceIdentity, stated_roots: Collection[str]
+) -> None:
+    """Check that `identity` has what each root needs that is on only because it was stated.
+
+    Raises:
+        ConfigurationError: naming what is missing. The reference's identities never have it.
+    """
+    for rule in kind.roots:
+        missing = [n for n in rule.with_stated if not getattr(identity, n)]
+        if rule.name in stated_roots and missing:
+            raise ConfigurationError(
+                f"root {kind.name}/{rule.name} differs with {', '.join(missing)}, which the "
+                "identity does not have; an engine whose ranks do not fit it can hang",
+                hint="state "
+                + " ".join(f"--identity {name}=N" for name in missing)
+                + " with --profile strict, or leave the root out",
+            )
 
 
 # --- as the reference's loaders ------------------------------------------------------------------

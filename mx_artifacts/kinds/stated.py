@@ -8,11 +8,10 @@ from typing import Any
 
 from mx_artifacts.core.identity import KIND_PARAMETER
 from mx_artifacts.errors import ConfigurationError
-from mx_artifacts.kinds.base import ABSENT
+from mx_artifacts.kinds.base import ABSENT, SIZES
 from mx_artifacts.kinds.probes import NAME_OF_FRAMEWORK
 
 _UINT32_MAX = 2**32 - 1
-SIZES = ("tensor_parallel_size", "pipeline_parallel_size", "expert_parallel_size")
 _NOT_FOR_USERS = {
     "model_name": "state the model itself",
     "mx_source_type": "the cache kind decides it",

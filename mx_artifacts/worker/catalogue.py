@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from mx_artifacts.core.manifest import ArtifactManifest, ManifestChunk
 from mx_artifacts.errors import ConfigurationError, RecordNotFoundError
@@ -30,7 +30,10 @@ class ServedArtifact:
 
 
 class Catalogue:
-    """Served artifacts by (mx_source_id, artifact_id). Thread-safe."""
+    """Served artifacts by (mx_source_id, artifact_id). Thread-safe.
+
+    One artifact may be served under several source ids, from the same memory.
+    """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -44,10 +47,21 @@ class Catalogue:
                 raise ConfigurationError(f"artifact {served.artifact_id} is served already")
             self._served[key] = served
 
+    def add_alias(self, alias: str, mx_source_id: str, artifact_id: str) -> None:
+        """Serve what is served under `mx_source_id` under the source id `alias` too.
+
+        Raises:
+            RecordNotFoundError, ConfigurationError: it is not served, or under `alias` already.
+        """
+        self.add(replace(self.select(mx_source_id, artifact_id), mx_source_id=alias))
+
     def remove(self, mx_source_id: str, artifact_id: str) -> ServedArtifact | None:
-        """Serve an artifact no longer and return it; None when it was not served."""
+        """Serve an artifact no longer under this id; return it if it is under no other."""
         with self._lock:
-            return self._served.pop((mx_source_id, artifact_id), None)
+            removed = self._served.pop((mx_source_id, artifact_id), None)
+            if removed and any(s.source is removed.source for s in self._served.values()):
+                return None
+            return removed
 
     def select(self, mx_source_id: str, artifact_id: str) -> ServedArtifact:
         """Return the artifact with these ids; an empty id fits the only one there is.
@@ -68,11 +82,11 @@ class Catalogue:
                 f"artifact {artifact_id or '(any)'} of source {mx_source_id or '(any)'} is not "
                 "served here"
             )
-        if len(fitting) > 1:
+        if len({id(served.source) for served in fitting}) > 1:
             raise ConfigurationError(f"{len(fitting)} artifacts fit; name one by its ids")
         return fitting[0]
 
     def all(self) -> tuple[ServedArtifact, ...]:
-        """Return everything that is served."""
+        """Return everything that is served, each once, under one of its source ids."""
         with self._lock:
-            return tuple(self._served.values())
+            return tuple({id(served.source): served for served in self._served.values()}.values())

@@ -164,8 +164,19 @@ class WorkerServer:
                 source.close()
                 raise
 
+    def add_alias(self, alias: str, mx_source_id: str, artifact_id: str) -> None:
+        """Serve an artifact that is served already under a second source id, from one memory.
+
+        Raises:
+            RecordNotFoundError, ConfigurationError: it is not served, or under `alias` already.
+        """
+        self._catalogue.add_alias(alias, mx_source_id, artifact_id)
+
     def remove_artifact(self, mx_source_id: str, artifact_id: str) -> None:
-        """Serve an artifact no longer; its memory goes when its last lease ends. Idempotent."""
+        """Serve an artifact no longer under this source id. Idempotent.
+
+        Its memory goes when it is served under no id any more and its last lease ends.
+        """
         served = self._catalogue.remove(mx_source_id, artifact_id)
         if served is not None:
             served.source.close()

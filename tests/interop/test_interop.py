@@ -115,6 +115,9 @@ CASES = [
             "flashinfer_version": "0.7.4",
             "ninja_version": "1.13.2",
             "tvm_ffi_version": "0.1.15",
+            "tensor_parallel_size": "1",
+            "pipeline_parallel_size": "1",
+            "expert_parallel_size": "1",
         },
     ),
 ]
