@@ -18,6 +18,8 @@ Decorator = Callable[[Any], Any]
 
 UINT32_MAX = 2**32 - 1
 """Ranks are uint32 on the wire."""
+MAX_DEVICE = 1023
+"""Above the GPUs and MIG slices of any node."""
 
 
 # --- accepted everywhere --------------------------------------------------------------------------
@@ -213,6 +215,30 @@ framework_option: Decorator = click.option(
     type=click.Choice(["vllm", "sglang", "trt_llm"]),
     help="Inference engine: identity field backend_framework.",
 )
+arch_option: Decorator = click.option(
+    "--arch",
+    metavar="ARCH",
+    help="GPU architecture that the caches are for, such as sm_90: identity field gpu_arch. "
+    "[default: that of --device]",
+)
+device_option: Decorator = parsed_option(
+    "--device",
+    settings.parse_integer(0, MAX_DEVICE),
+    "GPU that will run, as CUDA numbers it under CUDA_VISIBLE_DEVICES.",
+    default="0",
+)
+
+
+def profile_option(*, both: bool = False) -> Decorator:
+    """Return --profile; with `both` it may also be "both"."""
+    return click.option(
+        "--profile",
+        type=click.Choice(["strict", "reference", *(["both"] if both else [])]),
+        default="strict",
+        help="Identity: strict has all that a wrong match could come from; reference has what "
+        "ModelExpress's own loaders have, to pair with them"
+        + ("; both announces under both." if both else "."),
+    )
 
 
 def _roots(

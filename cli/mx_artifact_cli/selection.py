@@ -11,6 +11,7 @@ from mx_artifacts import settings
 from mx_artifacts.errors import ConfigurationError
 
 if TYPE_CHECKING:
+    from mx_artifact_cli.output import Output
     from mx_artifacts.kinds.base import CacheKind
     from mx_artifacts.kinds.identity import ProbedIdentity
 
@@ -107,16 +108,43 @@ def _has_entries(root: Path) -> bool:
 
 
 def identify(
-    kind: CacheKind, model: str, stated: Mapping[str, str], framework: str | None
+    kind: CacheKind,
+    model: str,
+    stated: Mapping[str, str],
+    framework: str | None,
+    *,
+    arch: str | None = None,
+    device: int = 0,
+    profile: str = "strict",
 ) -> ProbedIdentity:
     """Return the kind's identity on this node, what the user states before what is found.
 
     Raises:
-        ConfigurationError: a field cannot be determined, or --framework and --identity disagree.
+        ConfigurationError: a field cannot be determined, or two options disagree.
     """
-    from mx_artifacts.kinds.identity import probe_identity
+    from mx_artifacts.kinds.identity import Profile, probe_identity
 
     overrides = dict(stated)
-    if framework is not None and overrides.setdefault("backend_framework", framework) != framework:
-        raise ConfigurationError("--framework and --identity backend_framework=… disagree")
-    return probe_identity(kind, model_name=model, overrides=overrides, env=settings.environment())
+    for flag, name, value in (
+        ("--framework", "backend_framework", framework),
+        ("--arch", "gpu_arch", arch),
+    ):
+        if value is not None and overrides.setdefault(name, value) != value:
+            raise ConfigurationError(f"{flag} and --identity {name}=… disagree")
+    return probe_identity(
+        kind,
+        model_name=model,
+        overrides=overrides,
+        env=settings.environment(),
+        device_index=device,
+        profile=Profile(profile),
+    )
+
+
+def warn_of_unchecked(output: Output, kind: CacheKind, probed: ProbedIdentity) -> None:
+    """Say what the identity does not check, if its profile leaves something out."""
+    if probed.unchecked:
+        output.warn(
+            f"{kind.name}: the reference's identity does not check {', '.join(probed.unchecked)}; "
+            "a cache that differs in one of these matches all the same"
+        )

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +16,7 @@ from mx_artifact_cli.describe import identity_facts, identity_object
 from mx_artifact_cli.options import Verb, parsed_option, setting_option
 from mx_artifact_cli.output import Output, error_object
 from mx_artifact_cli.progress import progress
-from mx_artifact_cli.selection import ALL, Selected, identify, select_kinds
+from mx_artifact_cli.selection import ALL, Selected, identify, select_kinds, warn_of_unchecked
 from mx_artifact_cli.text import count_of, format_bytes, format_seconds
 from mx_artifacts import settings
 from mx_artifacts.errors import (
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from mx_artifacts.artifacts.protocol import ArtifactSourceEndpoint
     from mx_artifacts.core.identity import SourceIdentity
     from mx_artifacts.fetcher import Fetched, FetcherSettings, SourceWanted
+    from mx_artifacts.kinds.base import CacheKind
     from mx_artifacts.kinds.identity import ProbedIdentity
 
 
@@ -38,6 +40,9 @@ if TYPE_CHECKING:
 @options.model_option
 @options.identity_option
 @options.framework_option
+@options.arch_option
+@options.device_option
+@options.profile_option()
 @options.root_option
 @options.server_option
 @parsed_option(
@@ -67,6 +72,9 @@ def command(
     model: str,
     stated: Mapping[str, str],
     framework: str | None,
+    arch: str | None,
+    device: int,
+    profile: str,
     stated_roots: Sequence[tuple[str, Path]],
     server: str,
     dry_run: bool,
@@ -80,6 +88,15 @@ def command(
     named and some fail, the exit code is 3.
     """
     selected = select_kinds(kind_names, stated_roots)
+    identity_of = partial(
+        identify,
+        model=model,
+        stated=stated,
+        framework=framework,
+        arch=arch,
+        device=device,
+        profile=profile,
+    )
     from mx_artifacts.fetcher import ArtifactFetcher  # after what needs no such import
 
     done: list[dict[str, Any]] = []
@@ -94,12 +111,13 @@ def command(
         ) as fetcher,
     ):
         if ALL in kind_names and fetching["wait"]:
-            identities = _known_identities(selected, model, stated, framework)
+            identities = _known_identities(selected, identity_of)
             fetcher.wait_for_some(identities, fetching["wait"])
             fetching["wait"] = None  # nobody knows which kinds come, so none is waited for alone
         for each in selected:
             try:
-                probed = identify(each.kind, model, stated, framework)
+                probed = identity_of(each.kind)
+                warn_of_unchecked(output, each.kind, probed)
                 wanted = _wanted(fetching, probed.accelerator)
                 if dry_run:
                     sources = fetcher.discover(
@@ -137,13 +155,13 @@ def command(
 
 
 def _known_identities(
-    selected: Sequence[Selected], model: str, stated: Mapping[str, str], framework: str | None
+    selected: Sequence[Selected], identity_of: Callable[[CacheKind], ProbedIdentity]
 ) -> list[SourceIdentity]:
     """Return the identities of the kinds that are installed here."""
     identities = []
     for each in selected:
         with contextlib.suppress(ConfigurationError):
-            identities.append(identify(each.kind, model, stated, framework).identity)
+            identities.append(identity_of(each.kind).identity)
     return identities
 
 

@@ -17,7 +17,7 @@ from mx_artifact_cli.network import host_towards
 from mx_artifact_cli.options import Verb, setting_option
 from mx_artifact_cli.output import Output, error_object
 from mx_artifact_cli.progress import progress
-from mx_artifact_cli.selection import Selected, identify, select_present
+from mx_artifact_cli.selection import Selected, identify, select_present, warn_of_unchecked
 from mx_artifact_cli.signals import on_stop_request
 from mx_artifact_cli.text import count_of, format_bytes
 from mx_artifacts import settings
@@ -28,12 +28,17 @@ if TYPE_CHECKING:
     from mx_artifacts.kinds.identity import ProbedIdentity
     from mx_artifacts.publisher import ArtifactPublisher, Published, PublisherSettings
 
+BOTH_PROFILES = ("strict", "reference")
+
 
 @click.command("publish", cls=Verb)
 @options.kind_option("those whose root exists and is not empty")
 @options.model_option
 @options.identity_option
 @options.framework_option
+@options.arch_option
+@options.device_option
+@options.profile_option(both=True)
 @options.root_option
 @options.server_option
 @setting_option(settings.WORKER_HOST, "--host")
@@ -52,6 +57,9 @@ def command(
     model: str,
     stated: Mapping[str, str],
     framework: str | None,
+    arch: str | None,
+    device: int,
+    profile: str,
     stated_roots: Sequence[tuple[str, Path]],
     server: str,
     accelerator: str,
@@ -87,7 +95,18 @@ def command(
         failures: dict[str, MxArtifactsError] = {}
         for each in selected:
             try:
-                probed = identify(each.kind, model, stated, framework)
+                probed = [
+                    identify(
+                        each.kind,
+                        model,
+                        stated,
+                        framework,
+                        arch=arch,
+                        device=device,
+                        profile=one,
+                    )
+                    for one in (BOTH_PROFILES if profile == "both" else (profile,))
+                ]
                 published.append(_publish(output, publisher, each, probed, accelerator))
             except MxArtifactsError as error:
                 if len(selected) == 1:
@@ -136,16 +155,20 @@ def _publish(
     output: Output,
     publisher: ArtifactPublisher,
     selected: Selected,
-    probed: ProbedIdentity,
+    identities: Sequence[ProbedIdentity],
     accelerator: str,
 ) -> dict[str, Any]:
     kind = selected.kind
+    probed, *others = identities
+    for each in identities:
+        warn_of_unchecked(output, kind, each)
     output.note(f"sealing {kind.name}")
     published = publisher.publish(
         kind,
         probed.identity,
         selected.stated_roots,
         accelerator=accelerator or probed.accelerator,
+        also=[other.identity for other in others],
     )
     output.line(f"{kind.name}: {kind.title}")
     output.facts(identity_facts(probed.identity, probed.origins), indent="  identity  ")
@@ -160,6 +183,7 @@ def _publish(
             "bundle": format_bytes(published.total_bytes),
             "artifact": published.artifact_id,
             "source": f"{published.mx_source_id} (worker {published.worker_id})",
+            **({"also as": ", ".join(also)} if (also := published.also_source_ids) else {}),
             "endpoint": published.endpoint,
         },
         indent="  ",
@@ -172,6 +196,7 @@ def _described(published: Published, probed: ProbedIdentity) -> dict[str, Any]:
     return {
         "kind": published.kind,
         "mx_source_id": published.mx_source_id,
+        "also_source_ids": list(published.also_source_ids),
         "worker_id": published.worker_id,
         "artifact_id": published.artifact_id,
         "endpoint": published.endpoint,
