@@ -38,14 +38,14 @@ def identity_facts(
     described = identity_object(identity)
     described.update(described.pop("extra_parameters", {}))
     return {
-        name: f"{_short(str(value))}  ({origins[name]})"
+        name: f"{shortened(str(value))}  ({origins[name]})"
         if origins and name in origins
-        else _short(str(value))
+        else shortened(str(value))
         for name, value in described.items()
     }
 
 
-def _short(value: str) -> str:
+def shortened(value: str) -> str:
     """Shorten a value that fills a screen (triton_key) so that two can still be compared."""
     if len(value) <= MAX_VALUE_LENGTH:
         return value

@@ -25,6 +25,7 @@ VERBS = {
     "serve": "Run the central server, which knows who serves what.",
     "publish": "Publish caches of this node and serve them.",
     "fetch-and-install": "Fetch caches from a warm node and install them here.",
+    "why": "Say which source would be used here, or what keeps each from it.",
     "sources": "Show the sources that the central server knows.",
     "inspect": "Show the members of a BUNDLE file, or the manifest of what a source serves.",
     "verify": "Check an installed cache against its receipt, byte for byte.",

@@ -155,7 +155,8 @@ class KindOption(click.Option):
 
         record = super().get_help_record(ctx)
         names = ", ".join(kind.name for kind in all_kinds())
-        return record and (record[0], f"{record[1]}  [kinds: {names}]")
+        generic = ", generic (any directory; state --root)"
+        return record and (record[0], f"{record[1]}  [kinds: {names}{generic}]")
 
 
 def kind_option(meaning_of_all: str, *, required: bool = True) -> Decorator:

@@ -7,7 +7,11 @@ from types import MappingProxyType
 
 from mx_artifacts.artifacts.protocol import ArtifactSourceEndpoint
 from mx_artifacts.client.central import CentralClient
-from mx_artifacts.core.compatibility import accelerators_compatible, identity_differences
+from mx_artifacts.core.compatibility import (
+    accelerators_compatible,
+    identity_differences,
+    same_kind,
+)
 from mx_artifacts.core.identity import SourceIdentity
 from mx_artifacts.core.sources import (
     SourceQuery,
@@ -169,7 +173,7 @@ def _near_misses(client: CentralClient, identity: SourceIdentity) -> dict[str, s
     reasons: dict[str, str] = {}
     for ref in client.list_sources(query):
         stored = client.get_metadata(ref.mx_source_id, ref.worker_id)
-        if stored is None or stored.identity.mx_source_type is not identity.mx_source_type:
+        if stored is None or not same_kind(identity, stored.identity):
             continue
         differences = identity_differences(identity, stored.identity)
         if differences:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mx_artifacts.core.identity import SourceIdentity
+from mx_artifacts.core.identity import KIND_PARAMETER, SourceIdentity
 
 
 def accelerators_compatible(target: str, source: str) -> bool:
@@ -12,6 +12,13 @@ def accelerators_compatible(target: str, source: str) -> bool:
     Compared without regard to case, as identities are.
     """
     return not target or not source or target.lower() == source.lower()
+
+
+def same_kind(ours: SourceIdentity, theirs: SourceIdentity) -> bool:
+    """Tell whether both are identities of one cache kind, whatever else differs."""
+    return ours.mx_source_type is theirs.mx_source_type and ours.extra_parameters.get(
+        KIND_PARAMETER
+    ) == theirs.extra_parameters.get(KIND_PARAMETER)
 
 
 def identity_differences(

@@ -14,9 +14,9 @@ from mx_artifact_cli.options import VerbGroup, parsed_option
 from mx_artifact_cli.output import Output
 from mx_artifact_cli.text import count_of, format_bytes, format_seconds
 from mx_artifacts.clock import SYSTEM_CLOCK
-from mx_artifacts.core.identity import SourceType
 from mx_artifacts.core.sources import SourceQuery, SourceStatus, StoredWorker
 from mx_artifacts.errors import RecordNotFoundError
+from mx_artifacts.kinds.registry import get_kind, kind_name_of
 from mx_artifacts.settings import parse_integer
 
 if TYPE_CHECKING:
@@ -58,22 +58,20 @@ def list_command(
     server: str,
 ) -> None:
     """List sources, one a line."""
-    from mx_artifacts.kinds.registry import get_kind
-
-    source_type = get_kind(kind_name).source_type if kind_name else None
+    kind_name = get_kind(kind_name).name if kind_name else None
     query = SourceQuery(
         model_name=model,
         status=SourceStatus[status.upper()] if status else None,
         worker_rank=worker_rank,
         # The server cannot filter by kind alone, so then the limit is ours to apply.
-        limit=limit if source_type is None else None,
+        limit=limit if kind_name is None else None,
     )
     workers: list[StoredWorker] = []
     with open_client(server) as client:
         found = (
             stored
             for stored in _stored(client, query)
-            if source_type in (None, stored.identity.mx_source_type)
+            if kind_name in (None, kind_name_of(stored.identity))
         )
         for stored in islice(found, limit):
             workers.append(stored)
@@ -93,7 +91,7 @@ def _row(stored: StoredWorker) -> tuple[object, ...]:
         stored.mx_source_id,
         stored.worker_id,
         record.worker_rank,
-        _kind_name(stored.identity.mx_source_type),
+        kind_name_of(stored.identity),
         stored.identity.model_name,
         record.status.name.lower(),
         _seen(stored),
@@ -171,7 +169,7 @@ def source_object(stored: StoredWorker) -> dict[str, Any]:
     described: dict[str, Any] = {
         "mx_source_id": stored.mx_source_id,
         "worker_id": stored.worker_id,
-        "kind": _kind_name(stored.identity.mx_source_type),
+        "kind": kind_name_of(stored.identity),
         "identity": identity_object(stored.identity),
         "worker_rank": record.worker_rank,
         "status": record.status.name.lower(),
@@ -190,13 +188,6 @@ def source_object(stored: StoredWorker) -> dict[str, Any]:
             "node_rank": artifact.node_rank,
         }
     return described
-
-
-def _kind_name(source_type: SourceType) -> str:
-    from mx_artifacts.kinds.registry import all_kinds
-
-    names = {kind.source_type: kind.name for kind in all_kinds()}
-    return names.get(source_type, source_type.name.lower())
 
 
 def _seen(stored: StoredWorker) -> str:

@@ -1,0 +1,205 @@
+"""`mx-artifact why`: which source would be used here, or what keeps each from it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from mx_artifact_cli import options
+from mx_artifact_cli.connect import open_client
+from mx_artifact_cli.describe import identity_facts, identity_object, shortened
+from mx_artifact_cli.options import Verb
+from mx_artifact_cli.output import Output
+from mx_artifact_cli.selection import Selected, identify, select_kinds, warn_of_unchecked
+from mx_artifact_cli.text import count_of
+from mx_artifacts import settings
+from mx_artifacts.core.identity import BackendFramework
+from mx_artifacts.errors import ConfigurationError, ExitCode
+
+if TYPE_CHECKING:
+    from mx_artifacts.artifacts.explain import Candidate
+    from mx_artifacts.kinds.base import CacheKind
+
+
+@click.command("why", cls=Verb)
+@click.option(
+    "--kind", "kind_name", cls=options.KindOption, metavar="KIND", required=True, help="Cache kind."
+)
+@click.option("--model", metavar="NAME", help="Model that the cache belongs to.")
+@options.identity_option
+@options.framework_option
+@options.arch_option
+@options.device_option
+@options.profile_option()
+@options.root_option
+@options.accelerator_option
+@options.server_option
+@click.option(
+    "--vllm-factors",
+    nargs=2,
+    type=click.Path(path_type=Path),
+    metavar="HERE THERE",
+    help="Compare two of vLLM's cache_key_factors.json, or directories with one each, instead of "
+    "asking the central server.",
+)
+@click.pass_context
+def command(
+    context: click.Context,
+    /,
+    kind_name: str,
+    model: str | None,
+    stated: Mapping[str, str],
+    framework: str | None,
+    arch: str | None,
+    device: int,
+    profile: str,
+    stated_roots: Sequence[tuple[str, Path]],
+    accelerator: str,
+    server: str,
+    vllm_factors: tuple[Path, Path] | None,
+) -> None:
+    """Say which source would be used here, or what keeps each from it.
+
+    Sets this node's identity beside that of every ready source of the same kind: of the model, or,
+    where nobody serves it, of any. The exit code is 0 when one would be used, 13 when none fits
+    and 10 when there is none.
+    """
+    output: Output = context.obj
+    (selected,) = select_kinds((kind_name,), stated_roots)
+    if vllm_factors is not None:
+        if selected.kind.name != "inductor":
+            raise ConfigurationError("--vllm-factors goes with --kind inductor only")
+        context.exit(_compare_factors(output, *vllm_factors))
+    if model is None:
+        raise ConfigurationError("the model has no name", hint="state one with --model")
+    from mx_artifacts.artifacts.explain import explain_sources  # after what needs no such import
+
+    kind = selected.kind
+    probed = identify(kind, model, stated, framework, arch=arch, device=device, profile=profile)
+    warn_of_unchecked(output, kind, probed)
+    with open_client(server) as client:
+        candidates = explain_sources(
+            client, probed.identity, accelerator=accelerator or probed.accelerator
+        )
+    roots = _roots(selected)
+    output.line(f"{kind.name} of model {model}: {_verdict(candidates)}")
+    output.facts(identity_facts(probed.identity, probed.origins), indent="  identity  ")
+    for root in roots:
+        output.line(f"  root      {root['path']}  ({root['decided_by']}; {root['state']})")
+    for each in candidates:
+        _show(output, kind, each, roots)
+    fitting = [each for each in candidates if each.fits]
+    output.result(
+        {
+            "kind": kind.name,
+            "verdict": _verdict(candidates),
+            "would_be_used": [each.stored.mx_source_id for each in fitting],
+            "identity": identity_object(probed.identity),
+            "identity_origins": dict(probed.origins),
+            "unchecked": list(probed.unchecked),
+            "roots": roots,
+            "candidates": [_candidate_object(kind, each) for each in candidates],
+        }
+    )
+    if not fitting:
+        context.exit(ExitCode.INCOMPATIBLE if candidates else ExitCode.NO_SOURCE)
+
+
+def _verdict(candidates: Sequence[Candidate]) -> str:
+    if not candidates:
+        return "nobody serves this kind"
+    if fitting := sum(each.fits for each in candidates):
+        return f"{count_of(fitting, 'source')} would be used"
+    nearest = len(candidates[0].differences)
+    listed = count_of(len(candidates), "source")
+    return f"none of {listed} would be used; the nearest differs in {count_of(nearest, 'field')}"
+
+
+def _roots(selected: Selected) -> list[dict[str, str]]:
+    """Describe this node's roots: where, what decided it, and whether something is there."""
+    roots = []
+    for rule in selected.kind.roots:
+        stated = selected.stated_roots.get(rule.name)
+        path, decided_by = (stated, "--root") if stated else rule.locate(settings.environment())
+        state = "there" if path.exists() else "not there yet"
+        if rule.with_stated and not stated:
+            state = "off, since its path is not stated"
+        name = rule.name or selected.kind.name
+        roots.append({"name": name, "path": str(path), "decided_by": decided_by, "state": state})
+    return roots
+
+
+def _show(
+    output: Output, kind: CacheKind, candidate: Candidate, roots: Sequence[Mapping[str, str]]
+) -> None:
+    stored = candidate.stored
+    source = f"{stored.mx_source_id} (worker {stored.worker_id})"
+    outcome = (
+        "would be used"
+        if candidate.fits
+        else f"{count_of(len(candidate.differences), 'field')} differ"
+    )
+    output.line(
+        f"source {source} at {stored.record.worker_grpc_endpoint}, "
+        f"model {stored.identity.model_name}: {outcome}"
+    )
+    for difference in _differences(kind, candidate):
+        output.line(f"  {difference['field']}")
+        output.line(f"    here   {shortened(difference['here']) or '(not stated)'}")
+        output.line(f"    there  {shortened(difference['there']) or '(not stated)'}")
+        output.line(f"    {difference['advice']}")
+    for name, theirs in candidate.roots.items():
+        ours = next((root for root in roots if root["name"] == (name or kind.name)), None)
+        if ours is not None and theirs != ours["path"]:
+            output.line(f"  root {name or kind.name} is {theirs} there, {ours['path']} here")
+            output.line(f"    set the same on both nodes; here {ours['decided_by']} decided")
+
+
+def _differences(kind: CacheKind, candidate: Candidate) -> list[dict[str, str]]:
+    from mx_artifacts.kinds.advice import advice_for
+
+    described = []
+    for name, (ours, theirs) in candidate.differences.items():
+        key = name.removeprefix("extra_parameters.")
+        if key == "backend_framework":
+            ours, theirs = (BackendFramework(int(number)).name.lower() for number in (ours, theirs))
+        advice = advice_for(name)
+        if not theirs and key in kind.strict_parameters:
+            advice = "it was published under the reference's profile; try --profile reference"
+        described.append({"field": key, "here": ours, "there": theirs, "advice": advice})
+    return described
+
+
+def _candidate_object(kind: CacheKind, candidate: Candidate) -> dict[str, Any]:
+    stored = candidate.stored
+    return {
+        "mx_source_id": stored.mx_source_id,
+        "worker_id": stored.worker_id,
+        "model": stored.identity.model_name,
+        "endpoint": stored.record.worker_grpc_endpoint,
+        "fits": candidate.fits,
+        "roots": {name or kind.name: path for name, path in candidate.roots.items()},
+        "differences": _differences(kind, candidate),
+    }
+
+
+def _compare_factors(output: Output, ours: Path, theirs: Path) -> ExitCode:
+    """Compare two of vLLM's files; they name a cache alike when no factor differs."""
+    from mx_artifacts.kinds.factor_files import advice_for_factor, compare_factor_files
+
+    differences = [
+        {"field": name, "here": here, "there": there, "advice": advice_for_factor(name)}
+        for name, (here, there) in compare_factor_files(ours, theirs).items()
+    ]
+    if not differences:
+        output.line("no factor differs: vLLM gives both caches the same name")
+    for difference in differences:
+        output.line(difference["field"])
+        output.line(f"  here   {shortened(difference['here'])}")
+        output.line(f"  there  {shortened(difference['there'])}")
+        output.line(f"  {difference['advice']}")
+    output.result({"differences": differences})
+    return ExitCode.INCOMPATIBLE if differences else ExitCode.OK

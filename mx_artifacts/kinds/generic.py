@@ -1,0 +1,30 @@
+"""Any directory of compiled files, of which nothing is known: `--kind generic --root DIR`.
+
+Every file is an entry of its own, no path is adapted, and only the machine is checked; what else
+must be equal is for the user to state. See docs/adr/0013 for its number on the wire.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from mx_artifacts.bundle.rules import PackRules
+from mx_artifacts.core.identity import SourceType
+from mx_artifacts.errors import ConfigurationError
+from mx_artifacts.kinds.base import LITTER, CacheKind, Environment, RootRule
+
+
+def _only_stated(env: Environment) -> tuple[Path, str]:
+    raise ConfigurationError("a generic cache has no usual place", hint="state it with --root DIR")
+
+
+KIND = CacheKind(
+    name="generic",
+    source_type=SourceType.TORCH_COMPILE_CACHE,
+    title="any directory",
+    roots=(RootRule("", _only_stated),),
+    pack=PackRules(exclude=LITTER, keep_mtimes=True),
+    identity_fields=(),
+    strict_parameters=("machine",),
+    shares_source_type=True,
+)
