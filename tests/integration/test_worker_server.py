@@ -342,3 +342,23 @@ def test_more_targets_attach_than_a_small_server_has_threads(
     assert all(client.attach() for client in attached)
     lease_id = prepare(attached[0], artifact)
     attached[-1].release_chunk(SOURCE_ID, artifact.artifact_id, lease_id)
+
+
+def test_one_artifact_under_two_source_ids(
+    server: WorkerServer, artifact: SealedArtifact, clients: Callable[[], WorkerClient]
+) -> None:
+    server.add_alias("alias", SOURCE_ID, artifact.artifact_id)
+    client = clients()
+    for name in (SOURCE_ID, "alias"):
+        assert client.header(name, artifact.artifact_id).mx_source_id == name
+    assert client.header("", artifact.artifact_id).artifact_id == artifact.artifact_id
+    with pytest.raises(ConfigurationError, match="served already"):
+        server.add_alias("alias", SOURCE_ID, artifact.artifact_id)
+    with pytest.raises(RecordNotFoundError):
+        server.add_alias("other", "none", artifact.artifact_id)
+    server.remove_artifact(SOURCE_ID, artifact.artifact_id)
+    lease = client.prepare_chunk("alias", artifact.artifact_id, 0)  # the memory is still there
+    client.release_chunk("alias", artifact.artifact_id, lease.lease_id)
+    server.remove_artifact("alias", artifact.artifact_id)
+    with pytest.raises(RecordNotFoundError):
+        client.header("alias", artifact.artifact_id)
