@@ -173,7 +173,7 @@ class IncompatibleSourceError(DiscoveryError):
     """Sources exist, but none fits; `reasons` maps a source to why."""
 
     exit_code = ExitCode.INCOMPATIBLE
-    default_hint = "compare the identities with `mx-artifact sources show`"
+    default_hint = "see which fields differ, and what to do, with `mx-artifact why`"
 
     def __init__(
         self, message: str, *, reasons: Mapping[str, str] | None = None, hint: str | None = None

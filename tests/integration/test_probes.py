@@ -5,19 +5,21 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from collections.abc import Mapping
 from importlib.util import find_spec
 
 import pytest
 
 from mx_artifacts import settings
-from mx_artifacts.kinds import installed
+from mx_artifacts.kinds import installed, toolchain
+from mx_artifacts.kinds.facts import ProbeContext
 
 
-def say(code: str) -> object:
+def say(code: str, env: Mapping[str, str] | None = None) -> object:
     """Run `code` in a fresh process; return the JSON that it prints."""
     done = subprocess.run(
         [sys.executable, "-W", "error", "-c", f"import json, sys\n{code}"],
-        env=dict(settings.environment()),
+        env=dict(env or settings.environment()),
         capture_output=True,
         text=True,
     )
@@ -40,6 +42,14 @@ def test_triton_says_the_same_when_it_is_imported():
         "print(json.dumps([triton.__version__, triton_key()]))"
     )
     assert say(code) == [build.version, build.key]
+
+
+def test_torch_says_the_same_number_of_threads_when_it_is_imported():
+    env = {**settings.environment(), "OMP_NUM_THREADS": "1"}
+    for environment in (settings.environment(), env):
+        fact = toolchain.cpp_threads(ProbeContext(environment, gpu_arch="none"))
+        code = "import torch; print(json.dumps(torch.get_num_threads()))"
+        assert say(code, environment) == int(fact.value)
 
 
 def test_probing_imports_nothing_heavy():
