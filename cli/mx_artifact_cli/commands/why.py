@@ -140,7 +140,7 @@ def _show(
     outcome = (
         "would be used"
         if candidate.fits
-        else f"{count_of(len(candidate.differences), 'field')} differ"
+        else f"differs in {count_of(len(candidate.differences), 'field')}"
     )
     output.line(
         f"source {source} at {stored.record.worker_grpc_endpoint}, "
