@@ -7,14 +7,15 @@ unlike hash directories, the factors that differ are the reason.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from pathlib import Path
 
 from mx_artifacts.errors import ConfigurationError
-
-FILE_NAME = "cache_key_factors.json"
-MAX_FILE_BYTES = 16 << 20
-_NOT_THERE = "(not there)"
+from mx_artifacts.kinds.vllm_factors import (
+    FACTORS_FILE,
+    MAX_FACTORS_BYTES,
+    differing,
+    flat_factors,
+)
 
 _ADVICE = {
     "env": "set this environment variable alike on both nodes, if it should not differ",
@@ -37,44 +38,30 @@ def compare_factor_files(ours: Path, theirs: Path) -> dict[str, tuple[str, str]]
     Raises:
         ConfigurationError: a path has no such file, or several, or it is damaged.
     """
-    mine, other = _factors(ours), _factors(theirs)
-    return {
-        name: (mine.get(name, _NOT_THERE), other.get(name, _NOT_THERE))
-        for name in sorted(mine.keys() | other.keys())
-        if mine.get(name) != other.get(name)
-    }
+    return differing(_factors(ours), _factors(theirs))
 
 
 def _factors(path: Path) -> dict[str, str]:
     file = _file_at(path)
     try:
-        if file.stat().st_size > MAX_FILE_BYTES:
+        if file.stat().st_size > MAX_FACTORS_BYTES:
             raise ConfigurationError(f"{file} is too large for vLLM's factors")
         document = json.loads(file.read_bytes())
     except (OSError, ValueError, RecursionError) as error:
         raise ConfigurationError(f"{file} cannot be read: {error}") from error
     if not isinstance(document, dict):
         raise ConfigurationError(f"{file} holds no JSON object")
-    return dict(_flat("", document))
+    return flat_factors(document)
 
 
 def _file_at(path: Path) -> Path:
     if not path.is_dir():
         return path
-    found = sorted(path.rglob(FILE_NAME))
+    found = sorted(path.rglob(FACTORS_FILE))
     if len(found) != 1:
         listed = ", ".join(str(file.relative_to(path)) for file in found[:8])
         raise ConfigurationError(
-            f"{path} holds {len(found)} files {FILE_NAME}" + (f": {listed}" if found else ""),
+            f"{path} holds {len(found)} files {FACTORS_FILE}" + (f": {listed}" if found else ""),
             hint="name one of them" if found else "name vLLM's torch_compile_cache directory",
         )
     return found[0]
-
-
-def _flat(prefix: str, value: object) -> list[tuple[str, str]]:
-    if isinstance(value, Mapping):
-        pairs: list[tuple[str, str]] = []
-        for name, below in value.items():
-            pairs += _flat(f"{prefix}.{name}" if prefix else str(name), below)
-        return pairs
-    return [(prefix, value if isinstance(value, str) else json.dumps(value, sort_keys=True))]

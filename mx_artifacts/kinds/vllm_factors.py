@@ -20,7 +20,7 @@ def factors_below(directories: Iterable[Path]) -> dict[str, str]:
         for path in sorted(directory.rglob(FACTORS_FILE)):
             try:
                 if path.stat().st_size <= MAX_FACTORS_BYTES:
-                    return dict(_flat("", json.loads(path.read_bytes())))
+                    return flat_factors(json.loads(path.read_bytes()))
             except (OSError, ValueError, RecursionError):
                 continue  # plainly written by vLLM, so it may be half there
     return {}
@@ -34,13 +34,21 @@ def factor_differences(
     Empty where one side has no factors file.
     """
     ours, theirs = factors_below(installed), factors_below(in_use)
-    if not ours or not theirs:
-        return {}
+    return differing(ours, theirs) if ours and theirs else {}
+
+
+def differing(ours: Mapping[str, str], theirs: Mapping[str, str]) -> dict[str, tuple[str, str]]:
+    """Map each factor in which two sets differ to (ours, theirs)."""
     return {
         name: (ours.get(name, _ABSENT), theirs.get(name, _ABSENT))
         for name in sorted({*ours, *theirs})
         if ours.get(name) != theirs.get(name)
     }
+
+
+def flat_factors(document: object) -> dict[str, str]:
+    """Return the leaves of the JSON document by their path, such as `env.VLLM_X`."""
+    return dict(_flat("", document))
 
 
 def _flat(prefix: str, value: object) -> Iterator[tuple[str, str]]:
