@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from mx_artifacts.artifacts.discover import MAX_EXPLAINED
+from mx_artifacts.artifacts.root_labels import LABEL
 from mx_artifacts.client.central import CentralClient
 from mx_artifacts.core.compatibility import (
     accelerators_compatible,
@@ -15,8 +16,6 @@ from mx_artifacts.core.compatibility import (
 from mx_artifacts.core.identity import SourceIdentity
 from mx_artifacts.core.sources import SourceQuery, SourceStatus, StoredWorker
 
-ROOT_LABEL = "mx_artifacts.root"
-"""Label of a record with the place of the primary root; of a further one: and its name."""
 MAX_LISTED = 512
 """Records looked at to find those of the kind, since the server cannot filter by it."""
 
@@ -37,9 +36,9 @@ class Candidate:
     def roots(self) -> dict[str, str]:
         """The source's cache roots by name ("" is the primary one), as far as it tells."""
         return {
-            label.removeprefix(ROOT_LABEL).removeprefix("."): path
+            label.removeprefix(LABEL).removeprefix("."): path
             for label, path in self.stored.record.topology.items()
-            if label == ROOT_LABEL or label.startswith(f"{ROOT_LABEL}.")
+            if label == LABEL or label.startswith(f"{LABEL}.")
         }
 
 
