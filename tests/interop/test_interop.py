@@ -51,8 +51,9 @@ def triton_tree(root: Path) -> Tree:
 
 def flashinfer_tree(root: Path) -> Tree:
     """Return FlashInfer's modules; nothing in this one depends on `root`."""
-    module = {"build.ninja": b"ninja", ".ninja_deps": NOISE[:100], f"{LONG}.so": NOISE, "e.o": b""}
-    return {"0.7.4": {"90a": {"cached_ops": {"norm": module, "leer": {}}}}}
+    # A CuTe kernel, which any node takes as it is; a ninja module would have to be a real one.
+    module = {"meta.json": b'{"arch": "sm_90a"}', f"{LONG}.o": NOISE, "empty": b""}
+    return {"0.7.4": {"90a": {"cached_ops": {"norm_90a_cute_dsl": module, "leer": {}}}}}
 
 
 def autotune_tree(root: Path) -> Tree:
