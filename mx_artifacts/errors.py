@@ -14,7 +14,7 @@ nothing else leaves the library.
       LeaseError: NoFreeSlotError, LeaseExpiredError, UnknownLeaseError
       TransportError: TransportUnavailableError, RegistrationError, ReadTimeoutError, PeerLostError
       MetadataError: BackendUnavailableError, RecordNotFoundError, ConflictError
-      RemoteError
+      RemoteError: EngineNotReadyError
       TransferFailedError
       InstallError: InstallLockedError, NoSpaceError, InstallVerificationError,
         RollbackFailedError, EntriesKeptError, NotUsedError
@@ -280,6 +280,13 @@ class RemoteError(MxArtifactsError):
 
     exit_code = ExitCode.UNREACHABLE
     default_hint = "see that peer's log, and whether something else listens at its address"
+
+
+class EngineNotReadyError(RemoteError):
+    """The inference engine whose cache is to be published did not become ready in time."""
+
+    retryable = True
+    default_hint = "see the engine's log; raise MX_ARTIFACT_READY_TIMEOUT_SECS if it needs longer"
 
 
 class TransferFailedError(MxArtifactsError):

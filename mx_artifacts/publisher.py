@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -19,7 +19,8 @@ from mx_artifacts.client.central import CentralClient
 from mx_artifacts.core.chunks import DEFAULT_CHUNK_SIZE_BYTES
 from mx_artifacts.core.identity import SourceIdentity
 from mx_artifacts.core.sources import PodIdentity
-from mx_artifacts.kinds.base import CacheKind
+from mx_artifacts.errors import BundleError
+from mx_artifacts.kinds.base import CacheKind, RankSet
 from mx_artifacts.kinds.identity import check_stated_roots
 from mx_artifacts.observability.events import EventSink, drop
 from mx_artifacts.settings import BUNDLE_ROOT
@@ -53,7 +54,11 @@ class PublisherSettings:
 
 @dataclass(frozen=True)
 class Published:
-    """What was announced, and what of the roots went into it."""
+    """What was announced, and what of the roots went into it.
+
+    `uneven_ranks` are the models of which some rank's directory lacks what others have: there the
+    target's rank compiles alone while the others wait for it.
+    """
 
     kind: str
     mx_source_id: str
@@ -63,6 +68,7 @@ class Published:
     total_bytes: int
     roots: tuple[PackedRoot, ...]
     also_source_ids: tuple[str, ...] = ()
+    uneven_ranks: tuple[RankSet, ...] = ()
 
 
 class ArtifactPublisher:
@@ -114,6 +120,7 @@ class ArtifactPublisher:
         *,
         accelerator: str = "",
         also: Sequence[SourceIdentity] = (),
+        require_ranks: int | None = None,
     ) -> Published:
         """Seal, serve and announce one kind; it stays announced until `close`.
 
@@ -121,8 +128,11 @@ class ArtifactPublisher:
         `roots` overrides the kind's roots by name ("" is the primary root). `accelerator` is the
         family of the device that the cache is for ("cuda"); empty: unknown.
 
+        With `require_ranks`, each model of a kind that keeps directories by rank must have that
+        many complete ranks, and no other.
+
         Raises:
-            BundleError: nothing to publish.
+            BundleError: nothing to publish, or not the required ranks.
             ConfigurationError, MetadataError, RegistrationError, NoSpaceError
         """
         settings = self._settings
@@ -137,6 +147,9 @@ class ArtifactPublisher:
         )
         bundle = transfer.prepare_source()
         try:
+            ranks = _rank_sets(kind, bundle.roots)
+            if require_ranks is not None and kind.rank_sets is not None:
+                _check_ranks(kind, ranks, require_ranks)
             source = publish_artifact_source(
                 self._client,
                 bundle,
@@ -165,6 +178,7 @@ class ArtifactPublisher:
             total_bytes=bundle.manifest.total_size,
             roots=bundle.roots,
             also_source_ids=tuple(source.also),
+            uneven_ranks=tuple(each for each in ranks if each.lacking),
         )
 
     def close(self) -> None:
@@ -179,3 +193,26 @@ class ArtifactPublisher:
 
     def __exit__(self, *exc_info: object) -> None:
         self.close()
+
+
+def _rank_sets(kind: CacheKind, roots: Iterable[PackedRoot]) -> tuple[RankSet, ...]:
+    if kind.rank_sets is None:
+        return ()
+    return tuple(each for root in roots for each in kind.rank_sets(root.report.paths))
+
+
+def _check_ranks(kind: CacheKind, ranks: tuple[RankSet, ...], count: int) -> None:
+    wrong = [
+        f"{each.directory} has {each.complete}"
+        + (f" ({', '.join(each.lacking)} incomplete)" if each.lacking else "")
+        for each in ranks
+        if each.complete != count or each.lacking
+    ]
+    if not ranks:
+        wrong = ["there is none"]
+    if wrong:
+        raise BundleError(
+            f"{kind.name} must have {count} complete ranks of each model: {'; '.join(wrong)}",
+            hint="wait until every rank has saved its cache, and remove directories of models "
+            "that are not served any more; or publish without --require-ranks",
+        )

@@ -336,6 +336,27 @@ SOURCE_SELECTOR = _setting(
     parse_text,
     "order of candidates: random or rendezvous_hash; unknown: warning and random",
 )
+READY_URL = _setting(
+    "MX_ARTIFACT_READY_URL",
+    "",
+    parse_text,
+    "engine's health URL, polled before anything is sealed "
+    "(http://127.0.0.1:8000/health for vLLM, port 30000 for SGLang)",
+    default_text="not polled",
+)
+READY_TIMEOUT = _setting(
+    "MX_ARTIFACT_READY_TIMEOUT_SECS",
+    1800.0,
+    parse_duration,
+    "how long the engine may take to become ready, and its caches to settle [s]",
+)
+HEAD_ADDRESS = _setting(
+    "MX_ARTIFACT_HEAD_ADDRESS",
+    "",
+    parse_text,
+    "head node's address, which replaces a loopback host in the health URL on other nodes",
+    default_text="",
+)
 COMPILE_CONFIG_DIGEST = _setting(
     "MX_ARTIFACT_COMPILE_CONFIG_DIGEST",
     "",

@@ -1,20 +1,23 @@
 """Pack a cache root into a bundle: deterministic, and never half of an entry.
 
 The cache may be alive. An entry is read as a whole and then looked at again; if anything about
-it changed meanwhile, the bundle is cut back to where the entry began and it is tried again.
+it changed meanwhile, the bundle is cut back to where the entry began and it is tried again. So it
+is for a while when its kind says that its compiler has not committed it yet.
 """
 
 from __future__ import annotations
 
 import errno
+import math
 import os
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO
 
+from mx_artifacts.bundle.entry import COMMIT_SECONDS, EntryFile, EntryView
 from mx_artifacts.bundle.headers import END_OF_ARCHIVE, encode_member, padding_bytes, safe_mode
 from mx_artifacts.bundle.names import printable
 from mx_artifacts.bundle.rules import PackRules
@@ -38,18 +41,21 @@ _PATIENCE_SECONDS = 2.0
 _FRESH_SECONDS = 0.05
 """File systems stamp changes with the kernel's tick (up to 10 ms). A file that changed just
 before it was first looked at can change again without a new stamp, so it has to age first."""
-
 _OPEN_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
 @dataclass(frozen=True)
 class PackReport:
-    """What went into a bundle. `content_bytes` sums the files, `bundle_bytes` is its size."""
+    """What went into a bundle. `content_bytes` sums the files, `bundle_bytes` is its size.
+
+    `paths` are those of all members, directories included, in their order.
+    """
 
     file_count: int
     content_bytes: int
     bundle_bytes: int
     skipped: tuple[Skipped, ...]
+    paths: tuple[str, ...] = field(default=(), repr=False)
 
 
 def pack_tree(
@@ -64,7 +70,8 @@ def pack_tree(
 
     `out` appears by rename when it is complete; its directory must exist, be outside `root` and
     is the caller's. An `optional` root that is missing or holds no files gives a bundle without
-    members. Blocks for at most two seconds to let changing entries settle.
+    members. Blocks for at most two seconds to let changing entries settle. Entries that
+    `rules.fault_of` finds fault with are left out and reported.
 
     Raises:
         NothingToPublishError: the root is absent, unreadable or holds no files.
@@ -87,6 +94,7 @@ def pack_tree(
         packer.content_bytes,
         bundle_bytes,
         tuple(sorted(packer.skipped, key=lambda skip: skip.path)),
+        tuple(packer.paths),
     )
 
 
@@ -98,8 +106,8 @@ class _EntryChanged(Exception):
         self.wait_seconds = wait_seconds
 
 
-class _EntryUnreadable(Exception):
-    """A file of an entry cannot be read, now or later."""
+class _EntryUnfit(Exception):
+    """An entry cannot be shipped, now or later: unreadable, or damaged."""
 
 
 class _Packer:
@@ -107,6 +115,7 @@ class _Packer:
         self.file_count = 0
         self.content_bytes = 0
         self.skipped: list[Skipped] = []
+        self.paths: list[str] = []
         self.changed_count = 0  # entries left out because they kept changing
         self._root = root
         self._rules = rules
@@ -130,8 +139,8 @@ class _Packer:
         for pause_seconds in (*_PAUSES_SECONDS, None):
             try:
                 self._check_age(members, listed_at)
-                self._write_entry(members)
-            except _EntryUnreadable as fault:
+                self._write_entry(entry, members)
+            except _EntryUnfit as fault:
                 self._leave_out(entry, start, str(fault))
                 return
             except _EntryChanged as change:
@@ -154,6 +163,7 @@ class _Packer:
 
     def _count(self, members: Sequence[SourceMember]) -> None:
         for member in members:
+            self.paths.append(member.path)
             if not member.is_dir:
                 self.file_count += 1
                 self.content_bytes += member.stamp.size
@@ -171,7 +181,8 @@ class _Packer:
                 reason = f"{member.path} was being written while packed"
                 raise _EntryChanged(reason, wait_seconds=max(0.0, old_at - now))
 
-    def _write_entry(self, members: Sequence[SourceMember]) -> None:
+    def _write_entry(self, entry: str, members: Sequence[SourceMember]) -> None:
+        files: dict[str, EntryFile] = {}
         for member in members:
             if member.is_dir:
                 mode = safe_mode(member.stamp.mode, is_dir=True)
@@ -180,12 +191,33 @@ class _Packer:
                 header = encode_member(member.path, is_dir=True, size=0, mode=mode, mtime_ns=0)
                 self._file.write(header)
             else:
-                self._write_file(member)
-        if any(not member.is_dir for member in members):
-            for member in members:
-                self._check_stamp(member, f"{self._root}/{member.source}")
+                files[member.path] = self._write_file(member)
+        if files:
+            self._judge(entry, members, files)
 
-    def _write_file(self, member: SourceMember) -> None:
+    def _judge(
+        self, entry: str, members: Sequence[SourceMember], files: Mapping[str, EntryFile]
+    ) -> None:
+        """Refuse an entry that changed while it was read, or that its kind finds fault with."""
+        age_seconds = self._age_seconds(members)
+        fault = self._rules.fault_of(
+            EntryView(entry, files, bundle=self._file, root=self._root, age_seconds=age_seconds)
+        )
+        # Last, so that nothing can have been written under a lock that was found free.
+        for member in members:
+            self._check_stamp(member, f"{self._root}/{member.source}")
+        if fault is not None and age_seconds < COMMIT_SECONDS:
+            raise _EntryChanged(fault, wait_seconds=COMMIT_SECONDS - age_seconds)
+        if fault is not None:
+            raise _EntryUnfit(fault)
+
+    def _age_seconds(self, members: Sequence[SourceMember]) -> float:
+        changed_at = max(m.stamp.ctime_ns for m in members if not m.is_dir) / 1e9
+        age_seconds = self._clock.now() - changed_at
+        # From the future: a file server's clock is ahead, and tells nothing.
+        return age_seconds if age_seconds > -_FRESH_SECONDS else math.inf
+
+    def _write_file(self, member: SourceMember) -> EntryFile:
         try:
             descriptor = os.open(f"{self._root}/{member.source}", _OPEN_FLAGS)
         except OSError as error:
@@ -201,10 +233,12 @@ class _Packer:
                 mtime_ns=stamp.mtime_ns if self._rules.keep_mtimes else 0,
             )
             self._file.write(header)
+            offset = self._file.tell()
             self._copy(member, descriptor)
             self._file.write(bytes(padding_bytes(stamp.size)))
         finally:
             os.close(descriptor)
+        return EntryFile(stamp.size, stamp.mtime_ns, offset)
 
     def _copy(self, member: SourceMember, descriptor: int) -> None:
         left = member.stamp.size
@@ -247,11 +281,15 @@ def _read_failure(member: SourceMember, error: OSError) -> Exception:
         return _EntryChanged(f"{member.path} vanished while packed")
     if error.errno == errno.ELOOP:  # O_NOFOLLOW: a link stands there now
         return _EntryChanged(f"{member.path} changed while packed")
-    return _EntryUnreadable(f"{member.path} cannot be read ({error.strerror})")
+    return _EntryUnfit(f"{member.path} cannot be read ({error.strerror})")
 
 
 def _nothing_to_publish(root: Path, packer: _Packer) -> BundleError:
-    skipped = f" ({len(packer.skipped)} left out)" if packer.skipped else ""
+    skipped = ""
+    if packer.skipped:
+        last = packer.skipped[-1]  # what was excluded by its name comes first
+        skipped = f" that are fit for it ({len(packer.skipped)} left out; "
+        skipped += f"{last.path}: {last.reason})"
     message = f"cache root {root} holds no files{skipped}: nothing to publish"
     if packer.changed_count:
         return SourceChangedError(message)
@@ -264,7 +302,7 @@ def _bundle_file(out: Path) -> Iterator[BinaryIO]:
     try:
         descriptor, name = tempfile.mkstemp(prefix=f".{out.name[:200]}.", dir=out.parent)
         try:
-            with os.fdopen(descriptor, "wb", buffering=_BLOCK_BYTES) as file:
+            with os.fdopen(descriptor, "w+b", buffering=_BLOCK_BYTES) as file:
                 yield file
             os.replace(name, out)
         except BaseException:

@@ -5,10 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from mx_artifacts.bundle.entry import EntryView
+
 
 def each_file(path: str) -> str:
     """Treat every file as an entry of its own."""
     return path
+
+
+def no_fault(entry: EntryView) -> str | None:
+    """Take every entry that was read consistently."""
+    return None
 
 
 def first_parts(count: int) -> Callable[[str], str]:
@@ -30,8 +37,12 @@ class PackRules:
         keep_mtimes: keep modification times to the nanosecond (ninja reads them); else 0.
         entry_of: maps a relative path ("/"-separated) to its entry: the path of the file or
             directory that is committed, kept or left out as one.
+        fault_of: says why an entry that was read consistently is not fit to be shipped (its
+            compiler has not committed it, or it is damaged), else None. It is then left out
+            whole. Called once for each attempt at an entry; must not raise.
     """
 
     exclude: tuple[str, ...] = ()
     keep_mtimes: bool = False
     entry_of: Callable[[str], str] = each_file
+    fault_of: Callable[[EntryView], str | None] = no_fault

@@ -7,7 +7,7 @@ the entry point that its package declares (docs/adr/0013).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
@@ -68,6 +68,18 @@ class FixupReport:
 
 
 @dataclass(frozen=True)
+class RankSet:
+    """The ranks of one compiled model below `directory`: how many are complete, which are not.
+
+    `lacking` maps a rank's directory to what it lacks of the files that other ranks have.
+    """
+
+    directory: str
+    complete: int
+    lacking: Mapping[str, tuple[str, ...]]
+
+
+@dataclass(frozen=True)
 class CacheKind:
     """A cache kind as data.
 
@@ -75,7 +87,7 @@ class CacheKind:
         name: as on the command line ("triton").
         source_type: its number on the wire.
         roots: the primary root first.
-        pack: rules for every root.
+        pack: rules for every root; `fault_of` has at least kinds/commits.py: binary_fault.
         identity_fields: names of SourceIdentity fields that must be probed or stated.
         engine_fields: names of SourceIdentity fields that describe how the engine was started.
             They cannot be probed from what is installed; stated ones partition the pool.
@@ -91,6 +103,8 @@ class CacheKind:
         signs: how files show that an engine used the cache, or compiled.
         shares_source_type: the wire has no number for this kind, so it uses another's, and its
             identities name it in the extra parameter mx_kind.
+        rank_sets: finds the ranks in the paths of a packed root, where its engine keeps
+            directories by rank; a rank that lacks what others have compiles alone.
     """
 
     name: str
@@ -108,6 +122,7 @@ class CacheKind:
     loads_libraries: bool = True
     signs: UseSigns = field(default_factory=UseSigns)
     shares_source_type: bool = False
+    rank_sets: Callable[[Iterable[str]], tuple[RankSet, ...]] | None = None
 
 
 ABSENT = "none"

@@ -7,9 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from mx_artifacts.bundle.entry import EntryView
 from mx_artifacts.bundle.rules import PackRules
 from mx_artifacts.core.identity import SourceType
 from mx_artifacts.kinds.base import LITTER, CacheKind, Environment, RootRule
+from mx_artifacts.kinds.commits import empty_fault
 from mx_artifacts.kinds.roots import below_temporary, first_of, from_variable, user_name
 
 _DIRECTORY = "cutlass_python_cache"
@@ -21,6 +23,11 @@ def _default_directory(env: Environment) -> Sequence[str]:
     return (name, _DIRECTORY) if name else (_DIRECTORY,)
 
 
+def fault_of(entry: EntryView) -> str | None:
+    """Refuse a file without content; the others are renamed into place and have a CRC-32."""
+    return empty_fault(entry, entry.files)
+
+
 KIND = CacheKind(
     name="cute_dsl",
     source_type=SourceType.CUTE_DSL_CACHE,
@@ -30,7 +37,7 @@ KIND = CacheKind(
             "", first_of(from_variable("CUTE_DSL_CACHE_DIR"), below_temporary(_default_directory))
         ),
     ),
-    pack=PackRules(exclude=LITTER),
+    pack=PackRules(exclude=LITTER, fault_of=fault_of),
     identity_fields=("backend_framework", "cuda_version", "gpu_arch"),
     extra_parameters=("cutlass_dsl_version",),
     # The key has the path of the DSL's library and those of the kernels' sources. Sources that lie

@@ -6,11 +6,32 @@ read-only directories behind the one that it writes to. Loading runs GPU code on
 
 from __future__ import annotations
 
+from mx_artifacts.bundle.entry import EntryView
 from mx_artifacts.bundle.rules import PackRules, first_parts
 from mx_artifacts.core.identity import SourceType
 from mx_artifacts.kinds.base import LITTER, CacheKind, RootRule
+from mx_artifacts.kinds.commits import binary_fault, missing_fault, name_of
 from mx_artifacts.kinds.roots import below_vllm_cache, first_of, from_path_list, from_variable
 from mx_artifacts.kinds.signs import UseSigns
+
+_COMMITTED = ".committed"
+
+
+def fault_of(entry: EntryView) -> str | None:
+    """Refuse a kernel's directory that is not committed, or lacks its code.
+
+    Both generations take a directory that lacks a file for a hit, and then fail. Those of 2.x are
+    named `kernel.<name>.<hash>` and have no `meta.json`.
+    """
+    if entry.path in entry.files or not entry.path.startswith("cache/"):
+        return binary_fault(entry)
+    older = name_of(entry.path).startswith("kernel.")
+    if f"{entry.path}/meta.json" in entry.files or not older:
+        if f"{entry.path}/{_COMMITTED}" not in entry.files:
+            return f"it has no {_COMMITTED}, so its compiler has not committed it"
+        return missing_fault(entry, entry.path, ("kernel.cubin",)) or binary_fault(entry)
+    return missing_fault(entry, entry.path, ("kernel.cu", "kernel.cubin")) or binary_fault(entry)
+
 
 KIND = CacheKind(
     name="deep_gemm",
@@ -29,7 +50,7 @@ KIND = CacheKind(
         ),
     ),
     # tmp/ beside cache/ is where entries are compiled.
-    pack=PackRules(exclude=(*LITTER, "tmp"), entry_of=first_parts(2)),
+    pack=PackRules(exclude=(*LITTER, "tmp"), entry_of=first_parts(2), fault_of=fault_of),
     identity_fields=("backend_framework", "cuda_version", "gpu_arch"),
     extra_parameters=("deep_gemm_jit_key",),
     # The number of SMs is a template argument of the kernels; a MIG slice has fewer.

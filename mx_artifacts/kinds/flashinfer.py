@@ -9,9 +9,12 @@ stated, and then the identity must say how the ranks are laid out.
 
 from __future__ import annotations
 
+from mx_artifacts.bundle.entry import EntryView
 from mx_artifacts.bundle.rules import PackRules
 from mx_artifacts.core.identity import SourceType
 from mx_artifacts.kinds.base import LITTER, SIZES, CacheKind, RootRule
+from mx_artifacts.kinds.built_modules import built_module_fault
+from mx_artifacts.kinds.commits import binary_fault, empty_fault, json_fault, names_in
 from mx_artifacts.kinds.ninja_modules import relocate_ninja_modules, relocation_obstacle
 from mx_artifacts.kinds.roots import below_home, below_vllm_cache, first_of, from_variable
 from mx_artifacts.kinds.signs import NINJA_SIGNS
@@ -26,6 +29,33 @@ def entry_of(path: str) -> str:
     """
     parts = path.split("/")
     return "/".join(parts[:4]) if len(parts) > 3 and parts[2] in _IN_UNITS else path
+
+
+def fault_of(entry: EntryView) -> str | None:
+    """Refuse a module that is not built, and JSON (of CuTe kernels, of the autotuner) cut short."""
+    for path in entry.files:
+        if path.endswith(".json"):
+            fault = json_fault(entry, path)
+            if fault is not None:
+                return fault
+    return _module_fault(entry) or binary_fault(entry)
+
+
+def _module_fault(entry: EntryView) -> str | None:
+    *above, module = entry.path.split("/")
+    if entry.path in entry.files or above[-1:] != ["cached_ops"]:
+        return None
+    lock = "/".join((*above, "tmp", f"{module}.lock"))
+    names = names_in(entry, entry.path)
+    if not module.endswith("_cute_dsl"):
+        return built_module_fault(entry, lock)
+    if "meta.json" not in names:
+        return "it has no meta.json, so its compiler has not committed it"
+    objects = [f"{entry.path}/{name}" for name in names if name.endswith(".o")]
+    if not objects:
+        return "it has no compiled kernel"
+    held = "a process is building it" if entry.lock_is_held(lock) else None
+    return empty_fault(entry, objects) or held
 
 
 KIND = CacheKind(
@@ -55,7 +85,10 @@ KIND = CacheKind(
     ),
     # cached_ops/tmp/ holds locks.
     pack=PackRules(
-        exclude=(*LITTER, "tmp", "flashinfer_jit.log"), keep_mtimes=True, entry_of=entry_of
+        exclude=(*LITTER, "tmp", "flashinfer_jit.log"),
+        keep_mtimes=True,
+        entry_of=entry_of,
+        fault_of=fault_of,
     ),
     identity_fields=("backend_framework", "torch_version", "cuda_version", "gpu_arch"),
     extra_parameters=("flashinfer_version",),

@@ -12,6 +12,7 @@ from mx_artifacts.bundle.rules import PackRules
 from mx_artifacts.core.identity import SourceType
 from mx_artifacts.errors import ConfigurationError
 from mx_artifacts.kinds.base import LITTER, CacheKind, Environment, RootRule
+from mx_artifacts.kinds.commits import binary_fault
 
 
 def _only_stated(env: Environment) -> tuple[Path, str]:
@@ -23,7 +24,7 @@ KIND = CacheKind(
     source_type=SourceType.TORCH_COMPILE_CACHE,
     title="any directory",
     roots=(RootRule("", _only_stated),),
-    pack=PackRules(exclude=LITTER, keep_mtimes=True),
+    pack=PackRules(exclude=LITTER, keep_mtimes=True, fault_of=binary_fault),
     identity_fields=(),
     strict_parameters=("machine",),
     shares_source_type=True,

@@ -17,6 +17,7 @@ from collections.abc import Sequence
 from mx_artifacts.bundle.rules import PackRules
 from mx_artifacts.core.identity import SourceType
 from mx_artifacts.kinds.base import LITTER, CacheKind, Environment, RootRule
+from mx_artifacts.kinds.inductor_commits import fault_of
 from mx_artifacts.kinds.roots import (
     VLLM_CACHE_ROOT,
     below_temporary,
@@ -26,8 +27,7 @@ from mx_artifacts.kinds.roots import (
 )
 from mx_artifacts.kinds.signs import UseSigns
 from mx_artifacts.kinds.triton_groups import is_key_directory, relocate_triton_groups
-
-_VLLM_HASH = re.compile(r"[0-9a-f]{10}")
+from mx_artifacts.kinds.vllm_commits import hash_directory_of, rank_sets
 
 
 def _default_directory(env: Environment) -> Sequence[str]:
@@ -44,11 +44,10 @@ def entry_of(path: str) -> str:
     start, where one of the files that the directory names is missing. A Triton key directory is
     one entry wherever it lies. All other files of Inductor stand for themselves.
     """
+    hash_directory = hash_directory_of(path)
+    if hash_directory is not None:
+        return hash_directory
     parts = path.split("/")
-    if parts[0] == "torch_aot_compile":
-        return "/".join(parts[:2])
-    if _VLLM_HASH.fullmatch(parts[0]):
-        return parts[0]
     for position, part in enumerate(parts[:-1]):
         if is_key_directory(part):
             return "/".join(parts[: position + 1])
@@ -79,6 +78,7 @@ KIND = CacheKind(
             "dummy_cache",
         ),
         entry_of=entry_of,
+        fault_of=fault_of,
     ),
     identity_fields=(
         "backend_framework",
@@ -129,4 +129,5 @@ KIND = CacheKind(
     # A hit, too, writes wrappers and Triton kernels out of its pickles where they are absent, and
     # AOTAutograd's layer misses on a warm cache (docs/cache-facts.md, 2), so those do not count.
     signs=UseSigns(compiled=("fxgraph", "*.so", "artifact_*", "model")),
+    rank_sets=rank_sets,
 )

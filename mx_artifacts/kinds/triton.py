@@ -7,11 +7,24 @@ absolute path (triton/runtime/cache.py); the fix-up rewrites those. `cuda_utils*
 
 from __future__ import annotations
 
+from mx_artifacts.bundle.entry import EntryView
 from mx_artifacts.bundle.rules import PackRules, first_parts
 from mx_artifacts.core.identity import SourceType
 from mx_artifacts.kinds.base import LITTER, CacheKind, RootRule
+from mx_artifacts.kinds.commits import binary_fault
 from mx_artifacts.kinds.roots import below_home, first_of, from_variable
+from mx_artifacts.kinds.triton_commits import key_directories, key_directory_fault
 from mx_artifacts.kinds.triton_groups import relocate_triton_groups
+
+
+def fault_of(entry: EntryView) -> str | None:
+    """Refuse a key directory that is not committed."""
+    for directory in key_directories(entry):
+        fault = key_directory_fault(entry, directory)
+        if fault is not None:
+            return fault
+    return binary_fault(entry)
+
 
 KIND = CacheKind(
     name="triton",
@@ -27,7 +40,7 @@ KIND = CacheKind(
             ),
         ),
     ),
-    pack=PackRules(exclude=LITTER, entry_of=first_parts(1)),
+    pack=PackRules(exclude=LITTER, entry_of=first_parts(1), fault_of=fault_of),
     identity_fields=("backend_framework", "cuda_version", "triton_version", "gpu_arch"),
     extra_parameters=("triton_key",),
     # cuda_utils*.so is imported into the process.

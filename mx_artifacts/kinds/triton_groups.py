@@ -25,7 +25,7 @@ MAX_GROUP_FILE_BYTES = 1 << 20
 """Real group files have about 1.5 kB."""
 
 _KEY_DIRECTORY = re.compile(r"[A-Z2-7]{52}|[0-9a-f]{64}")  # BASE32 of a SHA-256; hex before 3.0
-_COMPILED = frozenset({".ttir", ".ttgir", ".llir", ".ptx", ".cubin", ".amdgcn", ".hsaco"})
+_COMPILED = (".ttir", ".ttgir", ".llir", ".ptx", ".cubin", ".amdgcn", ".hsaco")
 
 
 def is_key_directory(name: str) -> bool:
@@ -57,13 +57,13 @@ def relocate_triton_groups(staged: Path, root: Path) -> FixupReport:
         try:
             for name in _group_files(names):
                 rewritten += _relocate(directory / name, names, target)
-        except _IncompleteGroup as error:
+        except IncompleteGroup as error:
             shutil.rmtree(directory)
             dropped[relative.as_posix()] = str(error)
     return FixupReport(rewritten, dropped)
 
 
-class _IncompleteGroup(Exception):
+class IncompleteGroup(Exception):
     """The key directory is not committed, or damaged."""
 
 
@@ -77,20 +77,21 @@ def _key_directories(staged: Path) -> Iterator[tuple[Path, frozenset[str]]]:
 
 def _group_files(names: Iterable[str]) -> list[str]:
     groups = sorted(name for name in names if name.startswith(GROUP_PREFIX))
-    if not groups and any(PurePosixPath(name).suffix in _COMPILED for name in names):
-        raise _IncompleteGroup("compiled files without a group file: it was not committed")
+    if not groups and any(name.endswith(_COMPILED) for name in names):
+        raise IncompleteGroup("compiled files without a group file: it was not committed")
     return groups
 
 
 def _relocate(group_file: Path, siblings: frozenset[str], target: Path) -> int:
     """Rewrite one group file for the key directory `target`; return how many were changed."""
-    text = _read(group_file)
+    content = _read(group_file)
     changes = {}
-    for name, old in _children(group_file, text).items():
+    for name, old in group_children(group_file.name, content).items():
         _check_child(group_file, name, old)
         if name not in siblings:
-            raise _IncompleteGroup(f"{group_file.name} lists {name}, which is missing")
+            raise IncompleteGroup(f"{group_file.name} lists {name}, which is missing")
         changes[old] = str(target / name)
+    text = content.decode("utf-8")
     relocated = _replace_strings(text, changes)
     if relocated == text:
         return 0
@@ -98,22 +99,26 @@ def _relocate(group_file: Path, siblings: frozenset[str], target: Path) -> int:
     return 1
 
 
-def _read(group_file: Path) -> str:
+def _read(group_file: Path) -> bytes:
     if group_file.stat().st_size > MAX_GROUP_FILE_BYTES:
-        raise _IncompleteGroup(f"{group_file.name} is damaged: too long")
+        raise IncompleteGroup(f"{group_file.name} is damaged: too long")
+    return group_file.read_bytes()  # bytes, so that newlines stay as they are
+
+
+def group_children(name: str, content: bytes) -> Mapping[str, str]:
+    """Return the children of the group file `name`: their names and absolute paths.
+
+    Raises:
+        IncompleteGroup: it is damaged.
+    """
     try:
-        return group_file.read_bytes().decode("utf-8")  # bytes, so that newlines stay as they are
+        children = json.loads(content.decode("utf-8"))["child_paths"]
     except UnicodeDecodeError:
-        raise _IncompleteGroup(f"{group_file.name} is damaged: not UTF-8") from None
-
-
-def _children(group_file: Path, text: str) -> Mapping[str, str]:
-    try:
-        children = json.loads(text)["child_paths"]
+        raise IncompleteGroup(f"{name} is damaged: not UTF-8") from None
     except (ValueError, KeyError, TypeError, RecursionError):
-        raise _IncompleteGroup(f"{group_file.name} is damaged: no JSON with child_paths") from None
+        raise IncompleteGroup(f"{name} is damaged: no JSON with child_paths") from None
     if not isinstance(children, dict) or not all(isinstance(p, str) for p in children.values()):
-        raise _IncompleteGroup(f"{group_file.name} is damaged: child_paths is no map of paths")
+        raise IncompleteGroup(f"{name} is damaged: child_paths is no map of paths")
     return children
 
 

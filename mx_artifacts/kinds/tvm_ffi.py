@@ -6,12 +6,25 @@ and every file are kept (docs/cache-facts.md, 5), and the fix-up adapts ninja's 
 
 from __future__ import annotations
 
+from mx_artifacts.bundle.entry import EntryView
 from mx_artifacts.bundle.rules import PackRules, first_parts
 from mx_artifacts.core.identity import SourceType
 from mx_artifacts.kinds.base import LITTER, CacheKind, RootRule
+from mx_artifacts.kinds.built_modules import built_module_fault
+from mx_artifacts.kinds.commits import binary_fault
 from mx_artifacts.kinds.ninja_modules import relocate_ninja_modules, relocation_obstacle
 from mx_artifacts.kinds.roots import below_home, first_of, from_variable
 from mx_artifacts.kinds.signs import NINJA_SIGNS
+
+
+def fault_of(entry: EntryView) -> str | None:
+    """Refuse a module that is not built."""
+    if entry.path not in entry.files:
+        fault = built_module_fault(entry, f"{entry.path}/lock")
+        if fault is not None:
+            return fault
+    return binary_fault(entry)
+
 
 KIND = CacheKind(
     name="tvm_ffi",
@@ -24,7 +37,7 @@ KIND = CacheKind(
             relocation_obstacle=relocation_obstacle,
         ),
     ),
-    pack=PackRules(exclude=LITTER, keep_mtimes=True, entry_of=first_parts(1)),
+    pack=PackRules(exclude=LITTER, keep_mtimes=True, entry_of=first_parts(1), fault_of=fault_of),
     identity_fields=(
         "backend_framework",
         "backend_framework_version",

@@ -14,7 +14,7 @@ from tests.support.nodes import FIRST, Cluster, warm_cache
 from tests.support.trees import read_tree
 
 MIB = 1 << 20
-OLD = {f"1.0/sm90/kernels/{FIRST}/executable.so": b"old", "mine": b"compiled here"}
+OLD = {f"1.0/sm90/autotuner/{FIRST}/tuned.bin": b"old", "mine": b"compiled here"}
 
 
 @pytest.fixture

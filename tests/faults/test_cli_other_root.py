@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+from tests.support.kind_trees import shared_library
 from tests.support.nodes import Cluster
 from tests.support.processes import run_cli, serving
 
@@ -37,6 +38,8 @@ def test_another_root_without_ninja(cluster: Cluster, tmp_path: Path) -> None:
     (module / "build.ninja").write_text(f"rule c\n  command = c\nbuild a.o: c {module}/main.cpp\n")
     (module / ".ninja_log").write_text("# ninja log v7\n1\t2\t3\ta.o\tff\n")
     (module / ".ninja_deps").write_bytes(b"# ninjadeps\n\4\0\0\0")
+    (module / "a.o").write_bytes(b"object")
+    (module / "scale.so").write_bytes(shared_library())
     args = (
         "--model",
         cluster.model,

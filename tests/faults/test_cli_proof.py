@@ -87,7 +87,7 @@ def test_a_poisoned_cache_is_removed_exactly_and_does_not_come_back(
 def test_verify_and_uninstall_tell_what_changed(node: Node, cluster: Cluster, cache: Path) -> None:
     with cluster.source(cache):
         assert cluster.fetch(node.root)[0] == 0
-    changed = next(node.root.rglob("manifest.json"))
+    changed = next(node.root.rglob("best_config.json"))
     changed.write_text("{}")
     code, report, error = node.of_kind("verify")
     assert (code, error["type"]) == (12, "InstallVerificationError")

@@ -18,7 +18,7 @@ from tests.support import as_user
 from tests.support.install_cases import contents
 from tests.support.nodes import FIRST, SECOND, Cluster, running, warm_cache
 
-KERNELS = "1.0/sm90/kernels"
+ENTRIES = "1.0/sm90/autotuner"
 OTHER = "c" * 64
 STRANGER = 1001230000
 """A user without a passwd entry, as OpenShift makes them."""
@@ -31,14 +31,14 @@ def skipped_of(result: Any) -> dict[str, list[str]]:
 
 
 def test_links_names_and_modes(cluster: Cluster, cache: Path, tmp_path: Path) -> None:
-    entry, other = cache / KERNELS / FIRST, cache / KERNELS / OTHER
-    original = (entry / "executable.so").read_bytes()
+    entry, other = cache / ENTRIES / FIRST, cache / ENTRIES / OTHER
+    original = (entry / "tuned.bin").read_bytes()
     (tmp_path / "secret").write_bytes(b"outside")
-    (entry / "relative").symlink_to("executable.so")
-    (entry / "absolute").symlink_to(entry / "executable.so")
+    (entry / "relative").symlink_to("tuned.bin")
+    (entry / "absolute").symlink_to(entry / "tuned.bin")
     (entry / "outside").symlink_to(tmp_path / "secret")
     (entry / "dangling").symlink_to("nothing")
-    (entry / "hard").hardlink_to(entry / "executable.so")
+    (entry / "hard").hardlink_to(entry / "tuned.bin")
     (entry / ("n" * 255)).write_bytes(b"long")
     os.mkfifo(entry / "fifo")
     (entry / "setuid").write_bytes(b"mode")
@@ -52,12 +52,12 @@ def test_links_names_and_modes(cluster: Cluster, cache: Path, tmp_path: Path) ->
     with cluster.source(cache) as source:
         code, done = cluster.fetch(tmp_path / "cold")
     assert code == 0, done
-    arrived = tmp_path / "cold" / KERNELS / FIRST
+    arrived = tmp_path / "cold" / ENTRIES / FIRST
     found = contents(arrived)
-    for name in ("executable.so", "relative", "absolute", "hard"):
+    for name in ("tuned.bin", "relative", "absolute", "hard"):
         assert found.pop(name) == original
     assert found.pop("n" * 255) == b"long"
-    assert set(found) == {"manifest.json", "setuid", "hidden"}
+    assert set(found) == {"best_config.json", "setuid", "hidden"}
     modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in (arrived, *arrived.iterdir())}
     assert not any(path.is_symlink() for path in arrived.iterdir())
     assert not any(mode & 0o7022 for mode in modes.values()), modes
@@ -92,7 +92,7 @@ def test_entries_that_change_while_they_are_packed(
     cluster: Cluster, cache: Path, tmp_path: Path
 ) -> None:
     """Each arrives whole or, said so, not at all; the others arrive."""
-    growing, flickering = cache / KERNELS / OTHER, cache / KERNELS / ("d" * 64)
+    growing, flickering = cache / ENTRIES / OTHER, cache / ENTRIES / ("d" * 64)
     for entry in (growing, flickering):
         entry.mkdir()
         (entry / "a").write_bytes(bytes(1000))
@@ -107,10 +107,10 @@ def test_entries_that_change_while_they_are_packed(
         code, done = cluster.fetch(tmp_path / "cold")
     assert code == 0, done
     for entry in (FIRST, SECOND):
-        assert contents(tmp_path / "cold" / KERNELS / entry) == contents(cache / KERNELS / entry)
+        assert contents(tmp_path / "cold" / ENTRIES / entry) == contents(cache / ENTRIES / entry)
     left_out = str(skipped_of(source.ready))
     for entry, files in ((growing, {"a", "log"}), (flickering, {"a"})):
-        arrived = tmp_path / "cold" / KERNELS / entry.name
+        arrived = tmp_path / "cold" / ENTRIES / entry.name
         assert arrived.exists() != (entry.name in left_out)
         assert not arrived.exists() or files <= set(contents(arrived)) <= {*files, "b"}
 
@@ -121,7 +121,7 @@ def test_unreadable_files_of_another_user(cluster: Cluster) -> None:
     with tempfile.TemporaryDirectory() as directory:  # tmp_path is closed to other users
         home = Path(directory)
         cache = warm_cache(home / "warm")
-        (cache / KERNELS / FIRST / "executable.so").chmod(0o600)
+        (cache / ENTRIES / FIRST / "tuned.bin").chmod(0o600)
         (home / "home").mkdir()
         for path in (home, home / "home"):
             os.chmod(path, 0o755)
@@ -138,7 +138,7 @@ def test_unreadable_files_of_another_user(cluster: Cluster) -> None:
             assert source.process.wait(60) == 0
         assert code == 0, done
         assert set(contents(home / "cold")) == {
-            f"{KERNELS}/{SECOND}/{name}" for name in ("executable.so", "manifest.json")
+            f"{ENTRIES}/{SECOND}/{name}" for name in ("tuned.bin", "best_config.json")
         }
         assert (home / "cold").stat().st_uid == STRANGER
         (reason,) = skipped_of(result)

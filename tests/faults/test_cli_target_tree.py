@@ -7,16 +7,16 @@ from pathlib import Path
 from tests.support.install_cases import contents, leftovers, picture
 from tests.support.nodes import FIRST, SECOND, Cluster
 
-KERNELS = "1.0/sm90/kernels"
+ENTRIES = "1.0/sm90/autotuner"
 
 
 def test_a_link_on_the_way_to_an_entry_is_not_followed(
     cluster: Cluster, cache: Path, tmp_path: Path
 ) -> None:
     outside = tmp_path / "outside"
-    (outside / "sm90/kernels").mkdir(parents=True)
+    (outside / "sm90/autotuner").mkdir(parents=True)
     with cluster.source(cache):
-        for number, link in enumerate(("1.0", KERNELS)):
+        for number, link in enumerate(("1.0", ENTRIES)):
             root = tmp_path / f"cold{number}"
             (root / link).parent.mkdir(parents=True)
             (root / link).symlink_to(outside)
@@ -37,16 +37,16 @@ def test_a_link_in_an_entrys_place_is_kept_or_replaced_itself(
     root, outside = tmp_path / "cold", tmp_path / "outside"
     outside.mkdir()
     root.symlink_to(tmp_path / "elsewhere")
-    (tmp_path / "elsewhere" / KERNELS).mkdir(parents=True)
-    (root / KERNELS / FIRST).symlink_to(outside)
+    (tmp_path / "elsewhere" / ENTRIES).mkdir(parents=True)
+    (root / ENTRIES / FIRST).symlink_to(outside)
     with cluster.source(cache):
         code, done = cluster.fetch(root)
         assert code == 0, done
-        assert (root / KERNELS / FIRST).is_symlink()
-        assert contents(root / KERNELS / SECOND) == contents(cache / KERNELS / SECOND)
+        assert (root / ENTRIES / FIRST).is_symlink()
+        assert contents(root / ENTRIES / SECOND) == contents(cache / ENTRIES / SECOND)
         code, done = cluster.fetch(root, "--replace")
         assert code == 0, done
-    assert not (root / KERNELS / FIRST).is_symlink()
+    assert not (root / ENTRIES / FIRST).is_symlink()
     assert root.is_symlink()
     assert contents(tmp_path / "elsewhere") == contents(cache)
     assert list(outside.iterdir()) == []

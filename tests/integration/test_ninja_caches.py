@@ -18,6 +18,7 @@ import pytest
 
 from mx_artifacts import settings
 from mx_artifacts.bundle.pack import pack_tree
+from mx_artifacts.bundle.rules import no_fault
 from mx_artifacts.clock import SYSTEM_CLOCK
 from mx_artifacts.install.base import ArtifactOrigin, RootInstall, RootReport
 from mx_artifacts.install.installer import install_artifact
@@ -87,9 +88,13 @@ def move(
     keep_mtimes: bool = True,
     between: Callable[[], object] = lambda: None,
 ) -> RootReport:
-    """Pack `source`, remove it, and install it at `root`, with `between` done between the two."""
+    """Pack `source`, remove it, and install it at `root`, with `between` done between the two.
+
+    All is packed, also what our own publisher would leave out: not every sender is ours.
+    """
     bundle = source.with_name("artifact.tar")
-    pack_tree(source, bundle, replace(kind.pack, keep_mtimes=keep_mtimes), clock=SYSTEM_CLOCK)
+    rules = replace(kind.pack, keep_mtimes=keep_mtimes, fault_of=no_fault)
+    pack_tree(source, bundle, rules, clock=SYSTEM_CLOCK)
     shutil.rmtree(source)
     between()
     [report] = install_artifact(

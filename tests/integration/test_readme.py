@@ -23,7 +23,7 @@ CHANGES = {
 def test_the_loader_example(tmp_path: Path) -> None:
     env = clean_environment(tmp_path) | {"TILELANG_CACHE_DIR": str(tmp_path / "cold")}
     env["MX_ARTIFACT_BUNDLE_ROOT"] = str(tmp_path / "bundles")
-    entry = tmp_path / "warm" / "1" / "cuda-sm90" / "kernels" / ("a" * 64)
+    entry = tmp_path / "warm" / "1" / "cuda-sm90" / "autotuner" / ("a" * 64)
     entry.mkdir(parents=True)
     (entry / "kernel.cu").write_bytes(os.urandom(1000))
     readme = (REPOSITORY / "README.md").read_text()

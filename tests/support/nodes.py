@@ -157,8 +157,8 @@ class Cluster:
 def warm_cache(root: Path, size_bytes: int = 300_000) -> Path:
     """Make a cache of two entries of random bytes, `size_bytes` together."""
     for entry in (FIRST, SECOND):
-        directory = root / "1.0/sm90/kernels" / entry
+        directory = root / "1.0/sm90/autotuner" / entry
         directory.mkdir(parents=True)
-        (directory / "executable.so").write_bytes(os.urandom(size_bytes // 2))
-        (directory / "manifest.json").write_text(json.dumps({"entry": entry}))
+        (directory / "tuned.bin").write_bytes(os.urandom(size_bytes // 2))
+        (directory / "best_config.json").write_text(json.dumps({"entry": entry}))
     return root

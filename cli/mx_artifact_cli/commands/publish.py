@@ -17,14 +17,26 @@ from mx_artifact_cli.network import host_towards
 from mx_artifact_cli.options import Verb, setting_option
 from mx_artifact_cli.output import Output, error_object
 from mx_artifact_cli.progress import progress
-from mx_artifact_cli.selection import Selected, identify, select_present, warn_of_unchecked
+from mx_artifact_cli.selection import (
+    Selected,
+    identify,
+    select_kinds,
+    select_present,
+    warn_of_unchecked,
+)
 from mx_artifact_cli.signals import on_stop_request
 from mx_artifact_cli.text import count_of, format_bytes
 from mx_artifacts import settings
 from mx_artifacts.core.sources import PodIdentity
-from mx_artifacts.errors import ExitCode, KindsFailedError, MxArtifactsError
+from mx_artifacts.errors import (
+    ConfigurationError,
+    ExitCode,
+    KindsFailedError,
+    MxArtifactsError,
+)
 
 if TYPE_CHECKING:
+    from mx_artifacts.kinds.base import RankSet
     from mx_artifacts.kinds.identity import ProbedIdentity
     from mx_artifacts.publisher import ArtifactPublisher, Published, PublisherSettings
 
@@ -46,6 +58,19 @@ BOTH_PROFILES = ("strict", "reference")
 @options.worker_rank_option("Worker rank that is announced.", default="0")
 @options.node_rank_option("Node rank that is announced.", default="0")
 @options.accelerator_option
+@setting_option(settings.READY_URL, "--ready-url")
+@setting_option(settings.READY_TIMEOUT, "--ready-timeout")
+@setting_option(settings.HEAD_ADDRESS, "--head-address")
+@options.parsed_option(
+    "--settle",
+    settings.parse_duration,
+    "Seal when the roots have not changed for this long [s].  [default: at once]",
+)
+@options.parsed_option(
+    "--require-ranks",
+    settings.parse_integer(1, options.UINT32_MAX),
+    "Refuse to publish vLLM's compile cache unless each model has this many complete ranks.",
+)
 @setting_option(settings.CHUNK_SIZE, "--chunk-size")
 @setting_option(settings.SLOTS, "--slots")
 @options.bundle_root_option
@@ -63,6 +88,7 @@ def command(
     stated_roots: Sequence[tuple[str, Path]],
     server: str,
     accelerator: str,
+    require_ranks: int | None,
     **serving: Any,
 ) -> None:
     """Publish caches of this node and serve them.
@@ -70,17 +96,26 @@ def command(
     Seals each kind's roots, announces them at the central server and serves them until SIGINT or
     SIGTERM; then marks them stale and releases everything. Where several kinds are named and some
     fail, the others are served and the exit code is 3.
+
+    With --ready-url it waits for the engine first, and with --settle until the roots do not change
+    any more.
     """
     output: Output = context.obj
-    selected = select_present(kind_names, stated_roots, settings.environment())
-    # After what needs no such imports.
-    from mx_artifacts.publisher import ArtifactPublisher
-    from mx_artifacts.transport.registry import open_transport
-
+    wanted = select_kinds(kind_names, stated_roots)  # so that a wrong name need not wait
+    if require_ranks is not None and not any(each.kind.rank_sets for each in wanted):
+        raise ConfigurationError("--require-ranks fits no kind that --kind names")
+    ready_url = _ready_url(serving)
+    if not (ready_url or serving["settle"]):
+        select_present(kind_names, stated_roots, settings.environment())
     serving["host"] = serving["host"] or host_towards(server)
     with contextlib.ExitStack() as resources:
         client = resources.enter_context(open_client(server))
         client.health()  # before any byte is packed
+        selected = _when_ready(output, ready_url, kind_names, stated_roots, serving)
+        # After what needs no such imports.
+        from mx_artifacts.publisher import ArtifactPublisher
+        from mx_artifacts.transport.registry import open_transport
+
         events = resources.enter_context(progress(output))
         transport = resources.enter_context(contextlib.closing(open_transport()))
         publisher = resources.enter_context(
@@ -107,7 +142,9 @@ def command(
                     )
                     for one in (BOTH_PROFILES if profile == "both" else (profile,))
                 ]
-                published.append(_publish(output, publisher, each, probed, accelerator))
+                published.append(
+                    _publish(output, publisher, each, probed, accelerator, require_ranks)
+                )
             except MxArtifactsError as error:
                 if len(selected) == 1:
                     raise
@@ -121,6 +158,47 @@ def command(
             output.note("stopping: marking sources stale")
             resources.close()  # here, where a second SIGTERM cannot interrupt it
     context.exit(ExitCode.PARTIAL if failures else ExitCode.OK)
+
+
+def _ready_url(serving: Mapping[str, Any]) -> str:
+    """Return the URL to poll, or "" where none was given."""
+    if not serving["ready_url"]:
+        return ""
+    from mx_artifacts.artifacts.readiness import health_url
+
+    return health_url(
+        serving["ready_url"],
+        node_rank=serving["node_rank"],
+        head_address=serving["head_address"],
+    )
+
+
+def _when_ready(
+    output: Output,
+    ready_url: str,
+    kind_names: Sequence[str],
+    stated_roots: Sequence[tuple[str, Path]],
+    serving: Mapping[str, Any],
+) -> tuple[Selected, ...]:
+    """Wait for the engine and its caches, then return the kinds that there are."""
+    timeout_seconds, environment = serving["ready_timeout"], settings.environment()
+    if ready_url or serving["settle"]:
+        from mx_artifacts.artifacts.readiness import wait_until_ready, wait_until_settled
+    if ready_url:
+        output.note(f"waiting for {ready_url}")
+        wait_until_ready(ready_url, timeout_seconds=timeout_seconds)
+    if serving["settle"]:
+        output.note("waiting until the caches do not change any more")
+        wait_until_settled(
+            [
+                (root, each.kind.pack)
+                for each in select_kinds(kind_names, stated_roots)
+                for root in each.roots(environment).values()
+            ],
+            settle_seconds=serving["settle"],
+            timeout_seconds=timeout_seconds,
+        )
+    return select_present(kind_names, stated_roots, environment)
 
 
 def _settings(context: click.Context, serving: Mapping[str, Any]) -> PublisherSettings:
@@ -157,6 +235,7 @@ def _publish(
     selected: Selected,
     identities: Sequence[ProbedIdentity],
     accelerator: str,
+    require_ranks: int | None,
 ) -> dict[str, Any]:
     kind = selected.kind
     probed, *others = identities
@@ -169,6 +248,7 @@ def _publish(
         selected.stated_roots,
         accelerator=accelerator or probed.accelerator,
         also=[other.identity for other in others],
+        require_ranks=require_ranks,
     )
     output.line(f"{kind.name}: {kind.title}")
     output.facts(identity_facts(probed.identity, probed.origins), indent="  identity  ")
@@ -178,6 +258,8 @@ def _publish(
         output.line(f"  root      {root['path']}: {count_of(root['files'], 'file')}, {size}")
         for line in skipped_lines(root["skipped"]):
             output.line(f"            {line}")
+    for ranks in published.uneven_ranks:
+        output.warn(_uneven(ranks))
     output.facts(
         {
             "bundle": format_bytes(published.total_bytes),
@@ -215,7 +297,23 @@ def _described(published: Published, probed: ProbedIdentity) -> dict[str, Any]:
             }
             for root in published.roots
         ],
+        "uneven_ranks": [
+            {
+                "directory": each.directory,
+                "complete": each.complete,
+                "lacking": {rank: list(names) for rank, names in each.lacking.items()},
+            }
+            for each in published.uneven_ranks
+        ],
     }
+
+
+def _uneven(ranks: RankSet) -> str:
+    listed = ", ".join(f"{rank} ({', '.join(names)})" for rank, names in ranks.lacking.items())
+    return (
+        f"{ranks.directory}: {len(ranks.lacking)} of {ranks.complete + len(ranks.lacking)} ranks "
+        f"lack what others have: {listed}"
+    )
 
 
 def _announce(

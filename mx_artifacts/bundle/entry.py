@@ -1,0 +1,98 @@
+"""What a cache kind sees of an entry that was just packed, to tell whether it is committed."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import BinaryIO
+
+from mx_artifacts.errors import UnsafePathError
+
+MAX_READ_BYTES = 8 * 1024 * 1024
+"""Group files and manifests have kilobytes; vLLM's largest index has one or two megabytes."""
+
+COMMIT_SECONDS = 1.0
+"""An entry that changed no longer ago than this may be about to be committed, so it is waited for.
+Compilers write the files that belong together, and the one that commits them, within milliseconds.
+"""
+
+_BLOCK_BYTES = 1024 * 1024
+_LOCK_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+
+
+@dataclass(frozen=True, slots=True)
+class EntryFile:
+    """A file of an entry: its size, when it was last written, and where it is in the bundle."""
+
+    size: int
+    mtime_ns: int
+    offset: int
+
+
+class EntryView:
+    """An entry as it stands in the bundle, so that what is judged is what is packed.
+
+    Paths are relative to the cache root and "/"-separated. Valid during the call it is given to;
+    not thread-safe.
+    """
+
+    def __init__(
+        self,
+        path: str,
+        files: Mapping[str, EntryFile],
+        *,
+        bundle: BinaryIO,
+        root: str,
+        age_seconds: float,
+    ) -> None:
+        self.path = path
+        self.files = files
+        self.age_seconds = age_seconds
+        """Since any of its files changed, a rename included; infinite where that is unknown."""
+        self._bundle = bundle
+        self._root = root
+
+    def read(self, path: str, count: int = MAX_READ_BYTES, offset: int = 0) -> bytes:
+        """Return up to `count` bytes of the packed file `path`, from `offset` on.
+
+        Raises:
+            KeyError: the entry has no such file.
+        """
+        file = self.files[path]
+        self._bundle.flush()
+        count = min(count, MAX_READ_BYTES, max(0, file.size - offset))
+        return os.pread(self._bundle.fileno(), count, file.offset + offset)
+
+    def sha256(self, path: str) -> str:
+        """Return the SHA-256 of the packed file `path` in hexadecimal.
+
+        Raises:
+            KeyError: the entry has no such file.
+        """
+        digest = sha256()
+        for offset in range(0, self.files[path].size, _BLOCK_BYTES):
+            digest.update(self.read(path, _BLOCK_BYTES, offset))
+        return digest.hexdigest()
+
+    def lock_is_held(self, path: str) -> bool:
+        """Tell whether a process holds the flock of the file `path` in the cache itself.
+
+        Compilers build under such locks. A lock that does not exist, or that cannot be asked
+        for, counts as free: the stamps of the entry's files still tell if they are written.
+        """
+        if ".." in path.split("/"):
+            raise UnsafePathError(f"lock {path!r} is not inside the cache root")
+        with suppress(OSError):
+            descriptor = os.open(f"{self._root}/{path}", _LOCK_FLAGS)
+            try:
+                # Shared, so that two publishers do not see each other; let go of at once.
+                fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return True
+            finally:
+                os.close(descriptor)
+        return False

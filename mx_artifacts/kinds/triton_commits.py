@@ -1,0 +1,72 @@
+"""When a Triton key directory is committed (triton/runtime/cache.py, FileCacheManager).
+
+Every file appears by rename, and the group file last. Some directories have no group: those of
+helper libraries and of autotune results, which have one file each.
+"""
+
+from __future__ import annotations
+
+from mx_artifacts.bundle.entry import COMMIT_SECONDS, EntryView
+from mx_artifacts.kinds.commits import json_fault, names_in
+from mx_artifacts.kinds.triton_groups import (
+    GROUP_PREFIX,
+    MAX_GROUP_FILE_BYTES,
+    IncompleteGroup,
+    group_children,
+    is_key_directory,
+)
+
+_WITHOUT_GROUP = (".so", ".autotune.json")
+_UNCOMMITTED = "it has no group file, so its compiler has not committed it"
+
+
+def key_directories(entry: EntryView) -> list[str]:
+    """Return the directories of an entry that are, or hold what is in, Triton key directories."""
+    found = set()
+    for path in entry.files:
+        directory, _, name = path.rpartition("/")
+        if is_key_directory(directory.rpartition("/")[2]) or name.startswith(GROUP_PREFIX):
+            found.add(directory)
+    return sorted(found)
+
+
+def key_directory_fault(
+    entry: EntryView, directory: str, *, allow_uncommitted: bool = False
+) -> str | None:
+    """Refuse a key directory that is not committed, damaged, or mixed of two compilations.
+
+    With `allow_uncommitted` one that has no group at all passes; installing drops it.
+    """
+    names = names_in(entry, directory)
+    groups = [name for name in names if name.startswith(GROUP_PREFIX)]
+    if not groups:
+        plain = all(name.endswith(_WITHOUT_GROUP) for name in names)
+        if not plain and not allow_uncommitted:
+            return _UNCOMMITTED
+    for name in groups:
+        fault = _group_fault(entry, directory, name)
+        if fault is not None:
+            return fault
+    for name in names:
+        fault = json_fault(entry, f"{directory}/{name}") if name.endswith(".json") else None
+        if fault is not None:
+            return fault
+    return None
+
+
+def _group_fault(entry: EntryView, directory: str, name: str) -> str | None:
+    group = entry.files[f"{directory}/{name}"]
+    if group.size > MAX_GROUP_FILE_BYTES:
+        return f"{name} is damaged: too long"
+    try:
+        children = group_children(name, entry.read(f"{directory}/{name}"))
+    except IncompleteGroup as fault:
+        return str(fault)
+    for child in children:
+        file = entry.files.get(f"{directory}/{child}")
+        if file is None:
+            return f"{name} lists {child}, which is missing"
+        # Only while it is young: copying a cache leaves its times in any order.
+        if file.mtime_ns > group.mtime_ns and entry.age_seconds < COMMIT_SECONDS:
+            return f"{child} is newer than {name}: it is being compiled again"
+    return None

@@ -1,0 +1,122 @@
+"""When one of vLLM's hash directories is committed, and which ranks it serves.
+
+`torch_aot_compile/<sha256>/rank_<r>_<dp>/model` is one pickle. `<10 hex>/rank_<r>_<dp>/<prefix>/`
+holds artifacts and `vllm_compile_cache.py`, a literal that names them: where it names one that is
+not there, the engine does not start (docs/cache-facts.md, 3).
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from mx_artifacts.bundle.entry import MAX_READ_BYTES, EntryView
+from mx_artifacts.kinds.base import RankSet
+from mx_artifacts.kinds.commits import empty_fault
+
+AOT_DIRECTORY = "torch_aot_compile"
+HASH = re.compile(r"[0-9a-f]{10}")
+
+_RANK = re.compile(r"rank_(\d+)_(\d+)")
+_INDEX = "vllm_compile_cache.py"
+_MODEL = "model"
+_ARTIFACT_PREFIX = "artifact_"
+
+
+def hash_directory_of(path: str) -> str | None:
+    """Return vLLM's hash directory that `path` is, or lies in; None for what is not vLLM's."""
+    parts = path.split("/")
+    if parts[0] == AOT_DIRECTORY:
+        return "/".join(parts[:2])
+    return parts[0] if HASH.fullmatch(parts[0]) else None
+
+
+def hash_directory_fault(entry: EntryView) -> str | None:
+    """Refuse a hash directory whose loader would fail, or that no rank has committed."""
+    models = [path for path in entry.files if _rank_file(entry.path, path) == _MODEL]
+    if entry.path.startswith(AOT_DIRECTORY) and not models:
+        return "no rank has saved its model yet"
+    fault = empty_fault(entry, models)
+    for path in entry.files:
+        fault = fault or (_index_fault(entry, path) if path.endswith("/" + _INDEX) else None)
+    return fault
+
+
+def rank_sets(paths: Iterable[str]) -> tuple[RankSet, ...]:
+    """Return, for each hash directory, which of its ranks lack what others have.
+
+    Compared are the files that a rank's loader begins with. Ranks between the lowest and the
+    highest that are absent count as lacking everything.
+    """
+    found: dict[str, dict[tuple[int, int], set[str]]] = {}
+    for path in paths:
+        directory = hash_directory_of(path)
+        rank = _rank_of(directory, path) if directory is not None else None
+        if directory is not None and rank is not None:
+            names = found.setdefault(directory, {}).setdefault(rank, set())
+            name = _rank_file(directory, path)
+            if name == _MODEL or (name and name.endswith("/" + _INDEX)):
+                names.add(name)
+    return tuple(
+        _rank_set(directory, ranks)
+        for directory, ranks in sorted(found.items())
+        if any(ranks.values())
+    )
+
+
+def _rank_set(directory: str, ranks: dict[tuple[int, int], set[str]]) -> RankSet:
+    begin_with = set().union(*ranks.values())
+    numbers = [number for number, _ in ranks]
+    replicas = {replica for _, replica in ranks}
+    expected = {(n, r) for n in range(min(numbers), max(numbers) + 1) for r in replicas}
+    lacking = {}
+    for number, replica in sorted(expected):
+        names = begin_with - ranks.get((number, replica), set())
+        if names:
+            lacking[f"rank_{number}_{replica}"] = tuple(sorted(names))
+    return RankSet(directory, len(expected) - len(lacking), lacking)
+
+
+def _rank_of(directory: str, path: str) -> tuple[int, int] | None:
+    match = _RANK.fullmatch(path[len(directory) + 1 :].split("/", 1)[0])
+    return (int(match[1]), int(match[2])) if match else None
+
+
+def _rank_file(directory: str, path: str) -> str | None:
+    """Return what of `path` follows its rank's directory, if it is in one."""
+    rank, _, rest = path[len(directory) + 1 :].partition("/")
+    return rest if _RANK.fullmatch(rank) else None
+
+
+def _index_fault(entry: EntryView, path: str) -> str | None:
+    where = path[len(entry.path) + 1 :]
+    if entry.files[path].size > MAX_READ_BYTES:
+        return f"{where} is too long to be checked"
+    try:
+        index = ast.literal_eval(entry.read(path).decode("utf-8"))
+    except (ValueError, SyntaxError, MemoryError, RecursionError):
+        return f"{where} is cut short: vLLM cannot read it"
+    prefix = path[: -len(_INDEX)]
+    # An artifact saved "unpacked" is a directory.
+    present = {p[len(prefix) :].partition("/")[0] for p in entry.files if p.startswith(prefix)}
+    for artifact in _artifacts(index):
+        if artifact not in present:
+            return f"{where} names {artifact}, which is missing"
+        if prefix + artifact in entry.files and not entry.files[prefix + artifact].size:
+            return f"{where} names {artifact}, which is empty"
+    return None
+
+
+def _artifacts(value: Any) -> Iterator[str]:
+    """Yield the artifact names anywhere in the index; versions nest them differently."""
+    if isinstance(value, str):
+        if value.startswith(_ARTIFACT_PREFIX) and "/" not in value:
+            yield value
+    elif isinstance(value, dict):
+        for item in value.values():
+            yield from _artifacts(item)
+    elif isinstance(value, (list, tuple)):
+        for item in value:
+            yield from _artifacts(item)

@@ -1,0 +1,118 @@
+"""A compiler rewrites Triton groups while they are packed: no group is ever of two generations."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from mx_artifacts.bundle import pack
+from mx_artifacts.bundle.pack import PackReport, pack_tree
+from mx_artifacts.bundle.unpack import unpack_bundle
+from mx_artifacts.kinds.registry import get_kind
+from tests.support import triton_writer
+from tests.support.triton_writer import (
+    GROUP,
+    NASTY_ORDER,
+    TRITON_ORDER,
+    generation_of,
+    key,
+    rewrite_until,
+    write_group,
+)
+
+BUSY, CALM = 2, 2
+TRITON = get_kind("triton")
+
+
+@pytest.fixture(name="root")
+def _root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr(pack, "_PATIENCE_SECONDS", 0.2)  # many packs; what is busy is left out
+    for number in range(BUSY + CALM):
+        write_group(tmp_path / "root", number, 0)
+    return tmp_path / "root"
+
+
+def check(bundle: Path, report: PackReport) -> list[set[int]]:
+    """Check that each packed group is whole; return the generations of each one's files."""
+    out = bundle.with_suffix(".out")
+    unpack_bundle(bundle, out)
+    generations = []
+    for group in sorted(out.iterdir()):
+        found = {path.name: generation_of(path.name, path.read_bytes()) for path in group.iterdir()}
+        assert set(found) == {*json.loads((group / GROUP).read_text())["child_paths"], GROUP}
+        generations.append(set(found.values()))
+    shutil.rmtree(out)
+    left_out = {skip.path for skip in report.skipped if "/" not in skip.path}
+    assert len(generations) + len(left_out) == BUSY + CALM
+    assert {key(number) for number in range(BUSY, BUSY + CALM)} <= set(report.paths)
+    return generations
+
+
+@contextmanager
+def rewriting(root: Path, order: tuple[str, ...]) -> Iterator[list[tuple[int, set[int]]]]:
+    """Rewrite the busy groups in a thread; the list holds what it returned in the end."""
+    stop = threading.Event()
+    returned: list[tuple[int, set[int]]] = []
+    thread = threading.Thread(
+        target=lambda: returned.append(rewrite_until(stop, root, BUSY, order))
+    )
+    thread.start()
+    try:
+        yield returned
+    finally:
+        stop.set()
+        thread.join()
+
+
+def pack_often(root: Path, times: int) -> list[set[int]]:
+    bundle = root.parent / "b.tar"
+    return [g for _ in range(times) for g in check(bundle, pack_tree(root, bundle, TRITON.pack))]
+
+
+def test_groups_rewritten_by_a_thread(root: Path) -> None:
+    with rewriting(root, TRITON_ORDER) as returned:
+        found = pack_often(root, 50)
+    assert [each for each in found if len(each) > 1] == []
+    assert returned[0][0] > 50  # it did rewrite all the while
+
+
+def test_groups_that_are_committed_before_their_files_are_written(root: Path) -> None:
+    """Only the packer's distrust of fresh files helps, so the writer must not be held up."""
+    with rewriting(root, NASTY_ORDER) as returned:
+        found = pack_often(root, 10)
+    last, slow = returned[0]
+    assert [each for each in found if len(each) > 1 and not each & slow] == []
+    assert last > 10
+
+
+def test_groups_rewritten_by_another_process(root: Path) -> None:
+    program = [sys.executable, triton_writer.__file__, str(root)]
+    with subprocess.Popen(
+        program, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as writer:
+        assert writer.stdout is not None
+        assert writer.stdout.readline() == "writing\n"
+        found = pack_often(root, 10)
+        assert writer.poll() is None
+        writer.communicate()  # closes its standard input
+    assert writer.returncode == 0
+    assert [each for each in found if len(each) > 1] == []
+    assert generation_of(GROUP, (root / key(0) / GROUP).read_bytes()) > 0  # it did rewrite
+
+
+def test_a_compiler_that_stays_in_the_middle_of_a_group(root: Path) -> None:
+    """The group is complete and nothing changes, but its files are of two generations."""
+    write_group(root, 0, 1, order=("k.ttir", "k.cubin"))
+    bundle = root.parent / "b.tar"
+    report = pack_tree(root, bundle, TRITON.pack)
+    reasons = {skip.path: skip.reason for skip in report.skipped}
+    assert reasons == {key(0): f"k.ttir is newer than {GROUP}: it is being compiled again"}
+    assert check(bundle, report) == [{0}] * 3
