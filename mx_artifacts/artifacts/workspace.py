@@ -20,6 +20,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from mx_artifacts.errors import InstallError, NoSpaceError
+from mx_artifacts.install.place import check_place
 from mx_artifacts.install.space import NO_SPACE
 
 logger = logging.getLogger(__name__)
@@ -28,9 +29,19 @@ _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _PURPOSES = ("bundle", "fetch")
 _OURS = re.compile(rf"(?:{'|'.join(_PURPOSES)})-.+-[a-z0-9_]{{8}}")
 """Our names, by `tempfile.mkdtemp`; operators may keep other things in the bundle root."""
+_HINT = "name a directory that this user may write to with --bundle-root or MX_ARTIFACT_BUNDLE_ROOT"
 
 _held: dict[Path, int] = {}
 _held_lock = threading.Lock()
+
+
+def check_bundle_root(bundle_root: Path) -> None:
+    """Refuse a bundle root in which no bundle could be staged. Changes nothing.
+
+    Raises:
+        UnusablePlaceError: says why.
+    """
+    check_place(bundle_root, "the bundle root", _HINT)
 
 
 def make_workspace(bundle_root: Path, purpose: str, name: str) -> Path:
@@ -39,9 +50,11 @@ def make_workspace(bundle_root: Path, purpose: str, name: str) -> Path:
     It is this process's until `remove_workspace`. `purpose` is "bundle" or "fetch".
 
     Raises:
-        NoSpaceError, InstallError: `bundle_root` cannot be made or written to.
+        UnusablePlaceError: `bundle_root` cannot be made or written to.
+        NoSpaceError, InstallError: the file system refuses it all the same.
     """
     assert purpose in _PURPOSES
+    check_bundle_root(bundle_root)
     with _translated(bundle_root):
         bundle_root.mkdir(parents=True, exist_ok=True, mode=0o700)
         sweep(bundle_root)
@@ -108,6 +121,5 @@ def _translated(bundle_root: Path) -> Iterator[None]:
         kind = NoSpaceError if error.errno in NO_SPACE else InstallError
         raise kind(
             f"bundles cannot be staged in {bundle_root}: {error.strerror or error}",
-            hint="name a directory that this user may write to with --bundle-root "
-            "or MX_ARTIFACT_BUNDLE_ROOT",
+            hint=_HINT,
         ) from error
