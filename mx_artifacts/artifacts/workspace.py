@@ -31,6 +31,8 @@ _OURS = re.compile(rf"(?:{'|'.join(_PURPOSES)})-.+-[a-z0-9_]{{8}}")
 """Our names, by `tempfile.mkdtemp`; operators may keep other things in the bundle root."""
 _HINT = "name a directory that this user may write to with --bundle-root or MX_ARTIFACT_BUNDLE_ROOT"
 
+_SHARED_MODE = 0o1777
+
 _held: dict[Path, int] = {}
 _held_lock = threading.Lock()
 
@@ -56,7 +58,7 @@ def make_workspace(bundle_root: Path, purpose: str, name: str) -> Path:
     assert purpose in _PURPOSES
     check_bundle_root(bundle_root)
     with _translated(bundle_root):
-        bundle_root.mkdir(parents=True, exist_ok=True, mode=0o700)
+        _make_bundle_root(bundle_root)
         sweep(bundle_root)
         while True:
             path = Path(tempfile.mkdtemp(prefix=f"{purpose}-{name}-", dir=bundle_root))
@@ -76,19 +78,33 @@ def remove_workspace(path: Path) -> None:
 def sweep(bundle_root: Path) -> None:
     """Remove the directories in `bundle_root` whose makers died.
 
-    What cannot be removed (another user's) stays: it costs space only.
+    What cannot be removed (another user's) stays: it costs space only. So does all in a bundle
+    root that this user may not list.
     """
-    for path in bundle_root.iterdir():
-        if not _OURS.fullmatch(path.name):
-            continue
+    try:
+        paths = [path for path in bundle_root.iterdir() if _OURS.fullmatch(path.name)]
+    except PermissionError:
+        return
+    for path in paths:
         with suppress(OSError):  # held, not ours to open, or removed meanwhile
             descriptor = os.open(path, _DIRECTORY)
             try:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                shutil.rmtree(path, ignore_errors=True)  # under the lock, for `_hold`
+                shutil.rmtree(path)  # under the lock, for `_hold`
                 logger.info("removed %s, which a process that died had left", path)
             finally:
                 os.close(descriptor)
+
+
+def _make_bundle_root(path: Path) -> None:
+    """Make it like /tmp, as users of one node share the default one; leave it if it is there.
+
+    All may make names in it, but only remove their own. What is in it `mkdtemp` keeps private.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with suppress(FileExistsError):
+        path.mkdir()
+        path.chmod(_SHARED_MODE)  # mkdir's own mode is cut by the umask
 
 
 def _hold(path: Path) -> bool:
