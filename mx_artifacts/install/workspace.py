@@ -64,6 +64,29 @@ class Workspace:
         """Make an empty directory with a fresh name below `staging`."""
         return Path(tempfile.mkdtemp(dir=self.staging, prefix=f"{os.getpid()}-"))
 
+    def make_directories(self) -> None:
+        """Make what is missing of it. Raises UnsafePathError, OSError."""
+        for path in (self.directory, self.receipts, self.staging, self.old):
+            with suppress(FileExistsError):
+                path.mkdir(DIRECTORY_MODE)
+            if not _is_trusted(path, self.root):
+                raise UnsafePathError(
+                    f"{path} is not a directory of this user, of root or of the cache's owner",
+                    hint=f"find out who made {path}, and remove it",
+                )
+
+    def remove_if_unused(self) -> None:
+        """Remove all of it, if no install is recorded in it. Only under the lock, which goes too.
+
+        Raises OSError when something else is left in it; that is not removed.
+        """
+        if self.journal.exists() or any(self.receipts.iterdir()):
+            return
+        for path in (self.staging, self.old, self.receipts):
+            path.rmdir()
+        self.lock.unlink()
+        self.directory.rmdir()
+
     def sweep(self) -> None:
         """Remove everything staged or moved aside. Only under the lock, with no journal.
 
@@ -112,7 +135,7 @@ def open_workspace(root: Path) -> Workspace:
         workspace = Workspace(resolved, resolved / PREFIX)
     else:
         workspace = Workspace(resolved, sibling)
-    _make_directories(workspace)
+    workspace.make_directories()
     return workspace
 
 
@@ -136,17 +159,6 @@ def _try_remove(leftover: Path) -> None:
         remove_tree(leftover)
     except OSError as error:
         logger.warning("%s stays until the next install: %s", leftover, error)
-
-
-def _make_directories(workspace: Workspace) -> None:
-    for path in (workspace.directory, workspace.receipts, workspace.staging, workspace.old):
-        with suppress(FileExistsError):
-            path.mkdir(DIRECTORY_MODE)
-        if not _is_trusted(path, workspace.root):
-            raise UnsafePathError(
-                f"{path} is not a directory of this user, of root or of the cache's owner",
-                hint=f"find out who made {path}, and remove it",
-            )
 
 
 def is_mount_point(path: Path) -> bool:
