@@ -16,8 +16,8 @@ nothing else leaves the library.
       MetadataError: BackendUnavailableError, RecordNotFoundError, ConflictError
       RemoteError: EngineNotReadyError
       TransferFailedError
-      InstallError: InstallLockedError, NoSpaceError, InstallVerificationError,
-        RollbackFailedError, EntriesKeptError, NotUsedError
+      InstallError: UnusablePlaceError, InstallLockedError, NoSpaceError,
+        InstallVerificationError, RollbackFailedError, EntriesKeptError, NotUsedError
       KindsFailedError
       NodeUnfitError
       LoadError: StrategySkipped, StrategyFailed
@@ -317,6 +317,12 @@ class TransferFailedError(MxArtifactsError):
 
 class InstallError(MxArtifactsError):
     """The artifact cannot be installed; the cache root is as it was."""
+
+
+class UnusablePlaceError(InstallError):
+    """A cache root or the bundle root cannot be one, or this user may not write there."""
+
+    exit_code = ExitCode.USAGE
 
 
 class InstallLockedError(InstallError):

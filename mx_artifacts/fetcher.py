@@ -11,12 +11,14 @@ from mx_artifacts.artifacts.discover import RootObjection, candidate_sources, no
 from mx_artifacts.artifacts.factories import transfer_of_kind
 from mx_artifacts.artifacts.protocol import ArtifactSourceEndpoint
 from mx_artifacts.artifacts.tarred import DEFAULT_LOCK_TIMEOUT_SECONDS, TarredP2PArtifactTransfer
+from mx_artifacts.artifacts.workspace import check_bundle_root
 from mx_artifacts.client.central import CentralClient
 from mx_artifacts.clock import SYSTEM_CLOCK, Clock
 from mx_artifacts.core.identity import SourceIdentity
 from mx_artifacts.errors import DiscoveryError, MetadataError, NoSourceError
 from mx_artifacts.install.base import InstallReport
 from mx_artifacts.install.quarantine import Quarantine
+from mx_artifacts.install.workspace import check_target
 from mx_artifacts.kinds.base import CacheKind
 from mx_artifacts.kinds.identity import check_stated_roots
 from mx_artifacts.observability.events import Event, EventSink, drop
@@ -73,8 +75,23 @@ ANY_SOURCE = SourceWanted()
 
 
 @dataclass(frozen=True)
+class FetchPlan:
+    """What a fetch would do: the sources in the order in which they would be tried.
+
+    `already` is set when the first source's artifact is installed as it was, so that nothing
+    would be transferred; it is the report of an install that changes nothing.
+    """
+
+    sources: tuple[ArtifactSourceEndpoint, ...]
+    already: InstallReport | None
+
+
+@dataclass(frozen=True)
 class Fetched:
-    """What was fetched from whom, and what was installed."""
+    """What was fetched from whom, and what was installed.
+
+    `total_bytes` were transferred: none when all of it was here already.
+    """
 
     kind: str
     source: ArtifactSourceEndpoint
@@ -195,6 +212,32 @@ class ArtifactFetcher:
             for artifact_id, entry in Quarantine(self._settings.state_directory).artifacts().items()
         }
 
+    def plan(
+        self,
+        kind: CacheKind,
+        identity: SourceIdentity,
+        roots: Mapping[str, Path] | None = None,
+        *,
+        wanted: SourceWanted = ANY_SOURCE,
+        replace: bool = False,
+    ) -> FetchPlan:
+        """Say what `fetch_and_install` with the same arguments would do; changes nothing.
+
+        Raises:
+            UnusablePlaceError: a root or the bundle root cannot be written to. For roots that
+                are stated, and the bundle root, before any source is looked for or waited for.
+            NoSourceError, IncompatibleSourceError, MetadataError: nobody to ask.
+        """
+        check_bundle_root(self._settings.bundle_root)
+        for root in (roots or {}).values():
+            check_target(root)
+        sources = tuple(self.discover(identity, wanted, kind=kind, roots=roots))
+        transfer = self._transfer(kind, roots)
+        already = None if replace else transfer.find_installed(sources[0].artifact_id)
+        if already is None:
+            transfer.check_places()
+        return FetchPlan(sources, already)
+
     def fetch_and_install(
         self,
         kind: CacheKind,
@@ -207,19 +250,22 @@ class ArtifactFetcher:
         """Fetch from the first source that delivers and install into this node's roots.
 
         `roots` overrides the kind's roots by name ("" is the primary root). Entries that the
-        roots already hold are kept, unless `replace`.
+        roots already hold are kept, unless `replace`. Without `replace` nothing is transferred
+        when the artifact is installed here, and its files are as they were installed.
 
         Raises:
-            NoSourceError, IncompatibleSourceError, MetadataError: nobody to ask.
+            UnusablePlaceError, NoSourceError, IncompatibleSourceError, MetadataError: as `plan`.
             TransferFailedError: every source failed.
             InstallError, BundleError: the roots are as they were.
         """
         settings = self._settings
+        plan = self.plan(kind, identity, roots, wanted=wanted, replace=replace)
+        if plan.already is not None:
+            return Fetched(kind.name, plan.sources[0], 0, 0.0, 0.0, plan.already)
         transfer = self._transfer(kind, roots)
-        sources = self.discover(identity, wanted, kind=kind, roots=roots)
         started = self._clock.monotonic()
         staged = transfer.transfer_from_any(
-            sources,
+            plan.sources,
             self._connected(),
             timeout=settings.timeout_seconds,
             max_inflight_chunks=settings.max_inflight_chunks,

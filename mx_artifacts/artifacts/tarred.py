@@ -18,7 +18,7 @@ from mx_artifacts.artifacts.protocol import (
     StagedArtifact,
 )
 from mx_artifacts.artifacts.root_labels import root_objection
-from mx_artifacts.artifacts.workspace import make_workspace, remove_workspace
+from mx_artifacts.artifacts.workspace import check_bundle_root, make_workspace, remove_workspace
 from mx_artifacts.bundle.pack import pack_tree
 from mx_artifacts.bundle.seal import seal
 from mx_artifacts.client.central import CentralClient
@@ -36,6 +36,8 @@ from mx_artifacts.errors import (
 )
 from mx_artifacts.install.base import ArtifactOrigin, InstallReport, RootInstall
 from mx_artifacts.install.installer import install_artifact
+from mx_artifacts.install.present import find_installed
+from mx_artifacts.install.workspace import check_target
 from mx_artifacts.kinds.base import CacheKind
 from mx_artifacts.kinds.registry import kind_of
 from mx_artifacts.observability.events import Event, EventSink, drop
@@ -118,6 +120,20 @@ class TarredP2PArtifactTransfer:
         return ArtifactBundle(directory, files, manifest, manifest.artifact_id(), tuple(packed))
 
     # --- target ----------------------------------------------------------------------------------
+
+    def check_places(self) -> None:
+        """Refuse target roots and a bundle root that cannot be written to. Changes nothing.
+
+        Raises:
+            UnusablePlaceError: names the place, and says why.
+        """
+        check_bundle_root(self.bundle_root)
+        for root in self.roots:
+            check_target(root.target_root)
+
+    def find_installed(self, artifact_id: str) -> InstallReport | None:
+        """Return what installing this artifact would report, if that would change nothing."""
+        return find_installed({root.name: root.target_root for root in self.roots}, artifact_id)
 
     def transfer_from_worker(
         self,

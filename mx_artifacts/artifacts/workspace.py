@@ -20,6 +20,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from mx_artifacts.errors import InstallError, NoSpaceError
+from mx_artifacts.install.place import check_place
 from mx_artifacts.install.space import NO_SPACE
 
 logger = logging.getLogger(__name__)
@@ -28,9 +29,21 @@ _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _PURPOSES = ("bundle", "fetch")
 _OURS = re.compile(rf"(?:{'|'.join(_PURPOSES)})-.+-[a-z0-9_]{{8}}")
 """Our names, by `tempfile.mkdtemp`; operators may keep other things in the bundle root."""
+_HINT = "name a directory that this user may write to with --bundle-root or MX_ARTIFACT_BUNDLE_ROOT"
+
+_SHARED_MODE = 0o1777
 
 _held: dict[Path, int] = {}
 _held_lock = threading.Lock()
+
+
+def check_bundle_root(bundle_root: Path) -> None:
+    """Refuse a bundle root in which no bundle could be staged. Changes nothing.
+
+    Raises:
+        UnusablePlaceError: says why.
+    """
+    check_place(bundle_root, "the bundle root", _HINT)
 
 
 def make_workspace(bundle_root: Path, purpose: str, name: str) -> Path:
@@ -39,11 +52,13 @@ def make_workspace(bundle_root: Path, purpose: str, name: str) -> Path:
     It is this process's until `remove_workspace`. `purpose` is "bundle" or "fetch".
 
     Raises:
-        NoSpaceError, InstallError: `bundle_root` cannot be made or written to.
+        UnusablePlaceError: `bundle_root` cannot be made or written to.
+        NoSpaceError, InstallError: the file system refuses it all the same.
     """
     assert purpose in _PURPOSES
+    check_bundle_root(bundle_root)
     with _translated(bundle_root):
-        bundle_root.mkdir(parents=True, exist_ok=True, mode=0o700)
+        _make_bundle_root(bundle_root)
         sweep(bundle_root)
         while True:
             path = Path(tempfile.mkdtemp(prefix=f"{purpose}-{name}-", dir=bundle_root))
@@ -63,19 +78,33 @@ def remove_workspace(path: Path) -> None:
 def sweep(bundle_root: Path) -> None:
     """Remove the directories in `bundle_root` whose makers died.
 
-    What cannot be removed (another user's) stays: it costs space only.
+    What cannot be removed (another user's) stays: it costs space only. So does all in a bundle
+    root that this user may not list.
     """
-    for path in bundle_root.iterdir():
-        if not _OURS.fullmatch(path.name):
-            continue
+    try:
+        paths = [path for path in bundle_root.iterdir() if _OURS.fullmatch(path.name)]
+    except PermissionError:
+        return
+    for path in paths:
         with suppress(OSError):  # held, not ours to open, or removed meanwhile
             descriptor = os.open(path, _DIRECTORY)
             try:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                shutil.rmtree(path, ignore_errors=True)  # under the lock, for `_hold`
+                shutil.rmtree(path)  # under the lock, for `_hold`
                 logger.info("removed %s, which a process that died had left", path)
             finally:
                 os.close(descriptor)
+
+
+def _make_bundle_root(path: Path) -> None:
+    """Make it like /tmp, as users of one node share the default one; leave it if it is there.
+
+    All may make names in it, but only remove their own. What is in it `mkdtemp` keeps private.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with suppress(FileExistsError):
+        path.mkdir()
+        path.chmod(_SHARED_MODE)  # mkdir's own mode is cut by the umask
 
 
 def _hold(path: Path) -> bool:
@@ -108,6 +137,5 @@ def _translated(bundle_root: Path) -> Iterator[None]:
         kind = NoSpaceError if error.errno in NO_SPACE else InstallError
         raise kind(
             f"bundles cannot be staged in {bundle_root}: {error.strerror or error}",
-            hint="name a directory that this user may write to with --bundle-root "
-            "or MX_ARTIFACT_BUNDLE_ROOT",
+            hint=_HINT,
         ) from error

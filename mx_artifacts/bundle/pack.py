@@ -38,9 +38,10 @@ _PAUSES_SECONDS = (0.05, 0.1, 0.2)
 """Waits before the second and later attempts at an entry that changes."""
 _PATIENCE_SECONDS = 2.0
 """Sum of all waits in one pack; an engine that compiles all the time must not hold it up."""
-_FRESH_SECONDS = 0.05
-"""File systems stamp changes with the kernel's tick (up to 10 ms). A file that changed just
-before it was first looked at can change again without a new stamp, so it has to age first."""
+MIN_AGE_SECONDS = 0.5
+"""How old a file must be. Above the tick of the kernel's clock (up to 10 ms), within which a file
+changes without a new stamp; and long enough for a writer that a busy node stopped between two
+writes, for half of an entry that nobody touches looks like a whole one."""
 _OPEN_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
@@ -169,15 +170,15 @@ class _Packer:
                 self.content_bytes += member.stamp.size
 
     def _check_age(self, members: Sequence[SourceMember], listed_at: float) -> None:
-        """Refuse an entry that changed within a tick of being listed.
+        """Refuse an entry that changed just before it was listed.
 
         Stamps from the future come from a file server whose clock is ahead, and tell nothing.
         """
         now = self._clock.now()
         for member in members:
             changed_at = member.stamp.ctime_ns / 1e9
-            old_at = changed_at + _FRESH_SECONDS
-            if not member.is_dir and listed_at < old_at and changed_at <= now + _FRESH_SECONDS:
+            old_at = changed_at + MIN_AGE_SECONDS
+            if not member.is_dir and listed_at < old_at and changed_at <= now + MIN_AGE_SECONDS:
                 reason = f"{member.path} was being written while packed"
                 raise _EntryChanged(reason, wait_seconds=max(0.0, old_at - now))
 

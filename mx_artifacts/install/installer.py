@@ -6,6 +6,7 @@ what is there already, check the space, stage, commit root by root, write the re
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,7 +18,7 @@ from mx_artifacts.install.access import Access
 from mx_artifacts.install.base import ArtifactOrigin, InstallReport, RootInstall, RootReport
 from mx_artifacts.install.commit import Committer, Outcome, settle
 from mx_artifacts.install.entries import ancestors, group_entries, leaves_of
-from mx_artifacts.install.lock import locked
+from mx_artifacts.install.hold import held_workspaces
 from mx_artifacts.install.plan import has_all
 from mx_artifacts.install.receipt import (
     InstalledEntry,
@@ -30,7 +31,7 @@ from mx_artifacts.install.receipt import (
 )
 from mx_artifacts.install.space import Need, os_errors_translated, require_space
 from mx_artifacts.install.staging import StagedTree, stage
-from mx_artifacts.install.workspace import Workspace, open_workspace
+from mx_artifacts.install.workspace import Workspace
 from mx_artifacts.observability.events import Event, EventSink, drop
 
 
@@ -65,9 +66,10 @@ def install_artifact(
         InstallError: anything else that the operating system refuses.
     """
     with os_errors_translated(f"install into {', '.join(str(root.root) for root in roots)}"):
-        targets = [_Target(root, open_workspace(root.root)) for root in roots]
-        _require_distinct(targets)
-        with locked([t.workspace.lock for t in targets], lock_timeout_seconds, clock):
+        _require_distinct(roots)
+        places = [root.root for root in roots]
+        with held_workspaces(places, lock_timeout_seconds, clock) as spaces:
+            targets = list(map(_Target, roots, spaces))
             install = _Install(targets, artifact, replace, clock, events)
             try:
                 return install.run()
@@ -188,16 +190,17 @@ class _Install:
         self.events(Event(f"install.{what}", fields))
 
 
-def _require_distinct(targets: Sequence[_Target]) -> None:
-    seen: dict[Path, Path] = {}
-    for target in targets:
-        other = seen.get(target.workspace.root)
+def _require_distinct(roots: Sequence[RootInstall]) -> None:
+    seen: dict[str, Path] = {}
+    for root in roots:
+        resolved = os.path.realpath(root.root)
+        other = seen.get(resolved)
         if other is not None:
             raise ConfigurationError(
-                f"the roots {other} and {target.install.root} are one directory",
+                f"the roots {other} and {root.root} are one directory",
                 hint="give each root of the artifact a directory of its own",
             )
-        seen[target.workspace.root] = target.install.root
+        seen[resolved] = root.root
 
 
 def _root_receipt(target: _Target) -> RootReceipt:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import socket
@@ -11,6 +12,7 @@ from pathlib import Path
 
 from mx_artifacts.clock import Clock
 from mx_artifacts.errors import InstallLockedError
+from mx_artifacts.install.files import inode_of
 
 POLL_SECONDS = 0.05
 """flock has no timeout of its own, and a signal-based one works in the main thread only."""
@@ -20,9 +22,11 @@ POLL_SECONDS = 0.05
 def locked(paths: Iterable[Path], timeout_seconds: float, clock: Clock) -> Iterator[None]:
     """Hold the locks `paths`, taken in sorted order so that two holders cannot wait for each other.
 
-    The files stay: removing a lock file would let two processes lock two files of one name.
+    A holder may remove a file. Who waited for it then has the lock of a file without a name, which
+    counts for nothing, lest two processes lock two files of one name.
 
     Raises:
+        FileNotFoundError: a file or its directory was removed meanwhile; begin anew.
         InstallLockedError: not all were free within `timeout_seconds`; names the holder.
     """
     deadline_seconds = clock.monotonic() + timeout_seconds
@@ -37,6 +41,8 @@ def locked(paths: Iterable[Path], timeout_seconds: float, clock: Clock) -> Itera
                         f"{path} is held by {_holder(descriptor)}; waited {timeout_seconds:g} s"
                     )
                 clock.sleep(min(POLL_SECONDS, left_seconds))
+            if inode_of(path) != os.fstat(descriptor).st_ino:
+                raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
             os.ftruncate(descriptor, 0)
             os.pwrite(descriptor, f"{os.getpid()} on {socket.gethostname()}".encode(), 0)
         yield

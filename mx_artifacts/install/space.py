@@ -63,6 +63,8 @@ _HINTS = {
     errno.EXDEV: "part of the root is another file system or image layer; name a root within one",
 }
 
+_OTHER_HINT = "see what stands there, and the system's log; else name another root"
+
 
 @contextmanager
 def os_errors_translated(doing: str) -> Iterator[None]:
@@ -70,7 +72,8 @@ def os_errors_translated(doing: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        message = f"cannot {doing}: {error}"
+        where = f": {error.filename}" if error.filename else ""
+        message = f"cannot {doing}: {error.strerror or error}{where}"
         if error.errno in NO_SPACE:
             raise NoSpaceError(message) from error
-        raise InstallError(message, hint=_HINTS.get(error.errno or 0)) from error
+        raise InstallError(message, hint=_HINTS.get(error.errno or 0, _OTHER_HINT)) from error

@@ -20,7 +20,7 @@ from mx_artifacts.install.commit import remove_if_empty, settle
 from mx_artifacts.install.entries import ancestors
 from mx_artifacts.install.files import fsync_directory, inode_of, open_parent
 from mx_artifacts.install.history import UNINSTALLED, claims, newer_than, receipts_beside
-from mx_artifacts.install.lock import locked
+from mx_artifacts.install.hold import held_workspaces
 from mx_artifacts.install.receipt import (
     InstalledEntry,
     Receipt,
@@ -30,7 +30,7 @@ from mx_artifacts.install.receipt import (
 )
 from mx_artifacts.install.space import os_errors_translated
 from mx_artifacts.install.verify import entry_state
-from mx_artifacts.install.workspace import Workspace, open_workspace, receipt_directories
+from mx_artifacts.install.workspace import Workspace, receipt_directories
 from mx_artifacts.kinds.base import LITTER
 from mx_artifacts.kinds.registry import get_kind
 from mx_artifacts.kinds.signs import matches
@@ -93,12 +93,9 @@ def uninstall_artifact(
     path = path.with_name(path.name.removesuffix(UNINSTALLED))
     receipt = _load(path)
     with os_errors_translated(f"uninstall by {path}"):
-        spaces = {
-            root.root: open_workspace(Path(root.root))
-            for root in receipt.roots
-            if os.path.lexists(root.root)
-        }
-        with locked([space.lock for space in spaces.values()], lock_timeout_seconds, clock):
+        names = [root.root for root in receipt.roots if os.path.lexists(root.root)]
+        with held_workspaces(list(map(Path, names)), lock_timeout_seconds, clock) as held:
+            spaces = dict(zip(names, held, strict=True))
             for space in spaces.values():
                 settle(space)  # what an installer that was killed left
             if not path.exists():  # undone while the lock was waited for, or before

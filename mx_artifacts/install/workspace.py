@@ -15,16 +15,17 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from mx_artifacts.errors import InstallError, UnsafePathError
+from mx_artifacts.errors import UnsafePathError, UnusablePlaceError
 from mx_artifacts.install.access import DIRECTORY_MODE
 from mx_artifacts.install.files import remove_tree
 from mx_artifacts.install.mounts import mount_table
+from mx_artifacts.install.place import check_place, name_max_bytes
 
 logger = logging.getLogger(__name__)
 
 PREFIX = ".mx-artifacts"
 """First letters of every name this package makes in or beside a root; no entry may use them."""
-_NAME_MAX_BYTES = 255  # linux/limits.h
+JOURNAL_NAME = "journal.json"
 
 
 @dataclass(frozen=True)
@@ -40,7 +41,7 @@ class Workspace:
 
     @property
     def journal(self) -> Path:
-        return self.directory / "journal.json"
+        return self.directory / JOURNAL_NAME
 
     @property
     def staging(self) -> Path:
@@ -63,6 +64,29 @@ class Workspace:
         """Make an empty directory with a fresh name below `staging`."""
         return Path(tempfile.mkdtemp(dir=self.staging, prefix=f"{os.getpid()}-"))
 
+    def make_directories(self) -> None:
+        """Make what is missing of it. Raises UnsafePathError, OSError."""
+        for path in (self.directory, self.receipts, self.staging, self.old):
+            with suppress(FileExistsError):
+                path.mkdir(DIRECTORY_MODE)
+            if not _is_trusted(path, self.root):
+                raise UnsafePathError(
+                    f"{path} is not a directory of this user, of root or of the cache's owner",
+                    hint=f"find out who made {path}, and remove it",
+                )
+
+    def remove_if_unused(self) -> None:
+        """Remove all of it, if no install is recorded in it. Only under the lock, which goes too.
+
+        Raises OSError when something else is left in it; that is not removed.
+        """
+        if self.journal.exists() or any(self.receipts.iterdir()):
+            return
+        for path in (self.staging, self.old, self.receipts):
+            path.rmdir()
+        self.lock.unlink()
+        self.directory.rmdir()
+
     def sweep(self) -> None:
         """Remove everything staged or moved aside. Only under the lock, with no journal.
 
@@ -72,20 +96,38 @@ class Workspace:
             _try_remove(leftover)
 
 
+def check_target(root: Path) -> None:
+    """Refuse a cache root into which nothing could be installed. Changes nothing.
+
+    Raises:
+        UnusablePlaceError: it, or what is above it, is no directory; it is `/`; it cannot have
+            that name; this user may not write there.
+    """
+    hint = "name another directory with --root"
+    existing = check_place(root, "a cache root", hint)
+    resolved = Path(os.path.realpath(root))
+    if not resolved.name:
+        raise UnusablePlaceError(f"{root} cannot be a cache root: it holds all else", hint=hint)
+    sibling_name = f"{PREFIX}.{resolved.name}"
+    if existing != resolved and len(os.fsencode(sibling_name)) > name_max_bytes(existing):
+        raise UnusablePlaceError(
+            f"{root} cannot be a cache root: {sibling_name!r}, the installer's own directory "
+            "beside it, would have too long a name",
+            hint="make the directory, so that the installer's can be in it, or shorten its name",
+        )
+
+
 def open_workspace(root: Path) -> Workspace:
     """Find the workspace of `root` and make its directories (and the root's parents) as needed.
 
     Raises:
-        InstallError: `root` is not a directory, or no workspace is possible.
+        UnusablePlaceError: nothing can be installed into `root`.
         UnsafePathError: something else stands where the workspace should.
         OSError: a directory cannot be made.
     """
+    check_target(root)
     resolved = Path(os.path.realpath(root))  # the root may be a link; nothing below it may
-    if not resolved.name:
-        raise InstallError(f"{root} cannot be a cache root", hint="name a directory of its own")
     exists = os.path.lexists(resolved)
-    if exists and not resolved.is_dir():
-        raise InstallError(f"{root} exists, but is not a directory", hint="name another root")
     if not exists:
         resolved.parent.mkdir(parents=True, exist_ok=True)
     sibling = resolved.with_name(f"{PREFIX}.{resolved.name}")
@@ -93,7 +135,7 @@ def open_workspace(root: Path) -> Workspace:
         workspace = Workspace(resolved, resolved / PREFIX)
     else:
         workspace = Workspace(resolved, sibling)
-    _make_directories(workspace)
+    workspace.make_directories()
     return workspace
 
 
@@ -119,17 +161,6 @@ def _try_remove(leftover: Path) -> None:
         logger.warning("%s stays until the next install: %s", leftover, error)
 
 
-def _make_directories(workspace: Workspace) -> None:
-    for path in (workspace.directory, workspace.receipts, workspace.staging, workspace.old):
-        with suppress(FileExistsError):
-            path.mkdir(DIRECTORY_MODE)
-        if not _is_trusted(path, workspace.root):
-            raise UnsafePathError(
-                f"{path} is not a directory of this user, of root or of the cache's owner",
-                hint=f"find out who made {path}, and remove it",
-            )
-
-
 def is_mount_point(path: Path) -> bool:
     """Return whether `path` is a mount point, or on another file system than its parent.
 
@@ -143,7 +174,7 @@ def is_mount_point(path: Path) -> bool:
 
 
 def _is_usable(sibling: Path, root: Path) -> bool:
-    if len(os.fsencode(sibling.name)) > _NAME_MAX_BYTES:
+    if len(os.fsencode(sibling.name)) > name_max_bytes(sibling.parent):
         return False
     place = sibling if os.path.lexists(sibling) else sibling.parent
     trusted = place == sibling.parent or _is_trusted(sibling, root)

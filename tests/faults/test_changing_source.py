@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 import random
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
-from mx_artifacts.bundle.pack import PackReport, pack_tree
+from mx_artifacts.bundle import pack as packing
+from mx_artifacts.bundle.pack import MIN_AGE_SECONDS, PackReport, pack_tree
 from mx_artifacts.bundle.rules import PackRules, first_parts
 from mx_artifacts.bundle.unpack import unpack_bundle
 from mx_artifacts.clock import FakeClock, SystemClock
@@ -18,6 +20,14 @@ from mx_artifacts.errors import SourceChangedError
 from tests.support.trees import read_tree, write_tree
 
 BY_DIRECTORY = PackRules(entry_of=first_parts(1))
+TICK_SECONDS = 0.05
+"""Safely above the tick of the file system's clock."""
+
+
+@pytest.fixture(autouse=True)
+def a_short_age(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is promised here holds from this age on; the real one would only cost time."""
+    monkeypatch.setattr(packing, "MIN_AGE_SECONDS", TICK_SECONDS)
 
 
 class SkippingClock(SystemClock):
@@ -201,17 +211,46 @@ def test_waiting_for_many_busy_entries_is_bounded(
 
 
 @pytest.mark.parametrize(
-    ("age_seconds", "slept_seconds"), [(0.01, 0.04), (0.049, 0.001), (0.06, 0.0), (-3600.0, 0.0)]
+    ("age_seconds", "slept_seconds"), [(0.01, 0.49), (0.499, 0.001), (0.51, 0.0), (-3600.0, 0.0)]
 )
-def test_a_file_must_be_older_than_a_tick_of_the_file_systems_clock(
-    tmp_path: Path, age_seconds: float, slept_seconds: float
+def test_a_file_must_have_been_left_alone_for_a_while(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, age_seconds: float, slept_seconds: float
 ) -> None:
-    """Changes within one tick share a stamp. A stamp an hour ahead is a file server's clock."""
+    """A stamp an hour ahead is a file server's clock."""
+    monkeypatch.setattr(packing, "MIN_AGE_SECONDS", MIN_AGE_SECONDS)
     root = write_tree(tmp_path / "root", {"a": b"1"})
     start = (root / "a").stat().st_ctime_ns / 1e9 + age_seconds
     clock = FakeClock(start)
     assert pack_tree(root, tmp_path / "b.tar", PackRules(), clock=clock).file_count == 1
     assert clock.now() - start == pytest.approx(slept_seconds, abs=1e-5)
+
+
+class DescheduledWriter(FakeClock):
+    """A clock on which a writer that has emptied a file gets to write it after 0.4 s."""
+
+    def __init__(self, file: Path) -> None:
+        super().__init__(file.stat().st_ctime)
+        self._file = file
+
+    def sleep(self, seconds: float) -> None:
+        before = self.now()
+        super().sleep(seconds)
+        if (
+            before < self._file.stat().st_ctime + 0.4 <= self.now()
+            and not self._file.stat().st_size
+        ):
+            self._file.write_bytes(stamped(1)["kernel.json"])
+
+
+def test_a_writer_that_is_descheduled_between_two_writes_is_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(packing, "MIN_AGE_SECONDS", MIN_AGE_SECONDS)
+    root = write_tree(tmp_path / "root", {"k": {**stamped(1), "kernel.json": b""}})
+    clock = DescheduledWriter(root / "k" / "kernel.json")
+    report = pack_tree(root, tmp_path / "b.tar", BY_DIRECTORY, clock=clock)
+    assert report.skipped == ()
+    assert check_stamps(tmp_path / "b.tar") == 1
 
 
 def stamped(stamp: int) -> dict[str, bytes]:
@@ -252,25 +291,71 @@ def test_pairs_rewritten_at_every_step_are_consistent_or_left_out(
     assert check_stamps(bundle) + len(report.skipped) == 8
 
 
-def test_pairs_rewritten_by_another_thread(tmp_path: Path) -> None:
-    root = write_tree(tmp_path / "root", {f"k{i}": stamped(0) for i in range(6)})
+@contextmanager
+def another_thread(step: Callable[[int], object]) -> Iterator[None]:
+    """Call `step(1)`, `step(2)`, … in another thread until the block ends."""
     stop = threading.Event()
 
     def compile_for_ever() -> None:
         stamp = 0
         while not stop.wait(0.002):
             stamp += 1
-            write_tree(root / f"k{stamp % 4}", stamped(stamp))
+            step(stamp)
 
     compiler = threading.Thread(target=compile_for_ever)
     compiler.start()
     try:
-        for attempt in range(4):
-            bundle = tmp_path / f"{attempt}.tar"
-            report = pack_tree(root, bundle, BY_DIRECTORY)
-            entries = check_stamps(bundle)
-            assert entries + len(report.skipped) == 6
-            assert entries >= 2  # nobody writes to the last two
+        yield
     finally:
         stop.set()
         compiler.join()
+
+
+def test_pairs_that_another_thread_moves_in_are_whole(tmp_path: Path) -> None:
+    """As compilers do it. However long the thread is kept waiting, there is never half a pair."""
+    root = write_tree(tmp_path / "root", {f"k{i}": stamped(0) for i in range(6)})
+
+    def move_in(stamp: int) -> None:
+        write_tree(root / f"tmp.{stamp}", stamped(stamp))
+        (root / f"k{stamp % 4}").rename(root / f"tmp.old{stamp}")
+        (root / f"tmp.{stamp}").rename(root / f"k{stamp % 4}")
+
+    rules = PackRules(exclude=("tmp.*",), entry_of=first_parts(1))
+    with another_thread(move_in):
+        for attempt in range(4):
+            bundle = tmp_path / f"{attempt}.tar"
+            pack_tree(root, bundle, rules)
+            assert 2 <= check_stamps(bundle) <= 6  # nobody writes to the last two
+
+
+def test_pairs_that_another_thread_rewrites_in_place_are_as_they_were_at_one_moment(
+    tmp_path: Path,
+) -> None:
+    """It may have been stopped half-way through for any time, so that moment may be then."""
+    root = write_tree(tmp_path / "root", {f"k{i}": stamped(0) for i in range(6)})
+
+    def moments(last: int) -> Iterator[tuple[bytes, bytes]]:
+        for stamp in range(last + 1):
+            before, after = stamped(max(0, stamp - 4)), stamped(stamp)
+            yield b"", before["kernel.json"]
+            yield after["kernel.cubin"], before["kernel.json"]
+            yield after["kernel.cubin"], b""
+            yield after["kernel.cubin"], after["kernel.json"]
+
+    written = 0
+
+    def rewrite(stamp: int) -> None:
+        nonlocal written
+        written = stamp
+        write_tree(root / f"k{stamp % 4}", stamped(stamp))
+
+    with another_thread(rewrite):
+        for attempt in range(4):
+            bundle = tmp_path / f"{attempt}.tar"
+            report = pack_tree(root, bundle, BY_DIRECTORY)
+            found = unpacked(bundle)
+            entries = [path for path, content in found.items() if content is None]
+            assert len(entries) + len(report.skipped) == 6
+            assert {"k4", "k5"} <= set(entries)
+            pairs = {(found[f"{e}/kernel.cubin"], found[f"{e}/kernel.json"]) for e in entries}
+            assert pairs <= set(moments(written))

@@ -165,6 +165,6 @@ def test_a_bundle_root_that_cannot_be_used_is_named(
     blocked = "/proc/mx-artifacts" if place == "read-only" else str(tmp_path / "file")
     (tmp_path / "file").touch()
     code, error = cluster.publish(cache, "--bundle-root", blocked)
-    assert (code, error["type"]) == (1, "InstallError")
+    assert (code, error["type"]) == (2, "UnusablePlaceError")
     assert blocked in error["message"]
     assert "--bundle-root" in error["hint"]

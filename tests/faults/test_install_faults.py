@@ -400,5 +400,5 @@ def test_root_that_may_not_be_written_is_refused() -> None:
         before = picture(root)
         status, _, err = install_process.run(root=root, bundle=bundle, uid=1001230000)
         assert status == 1
-        assert f"InstallError: cannot install into {root}" in err
+        assert f"UnusablePlaceError: {root} cannot be a cache root: user id 1001230000" in err
         assert picture(root) == before

@@ -77,6 +77,7 @@ def test_the_main_job(
     assert (code, err) == (0, "")
     assert json.loads(out)["planned"][0]["total_bytes"] == published["total_bytes"]
     assert not cold.exists()
+    assert json.loads(out)["planned"][0]["already_installed"] is False
 
     code, out, err = fetch(tmp_path, env, *root)
     assert (code, err) == (0, "")
@@ -86,6 +87,15 @@ def test_the_main_job(
     assert Path(installed["receipt"]).is_file()
     assert (cold / KEY / "k.cubin").read_bytes() == (cache / KEY / "k.cubin").read_bytes()
     assert list((tmp_path / "received").iterdir()) == []
+
+    code, out, err = fetch(tmp_path, env, *root)
+    (again,) = json.loads(out)["installed"]
+    assert (again["total_bytes"], again["roots"][0]["kept"]) == (0, [KEY])
+    assert again["receipt"] == installed["receipt"]
+    code, out, err = fetch(tmp_path, env, *root, "--dry-run")
+    assert json.loads(out)["planned"][0]["already_installed"] is True
+    code, out, err = fetch(tmp_path, env, *root, "--replace")
+    assert json.loads(out)["installed"][0]["total_bytes"] == published["total_bytes"]
 
     source_id = published["mx_source_id"]
     listed = json.loads(run_cli("sources", "list", "--format", "json", env=env).stdout)
@@ -124,6 +134,22 @@ def test_nothing_fits(tmp_path: Path, env: dict[str, str], publisher: Service) -
     assert (code, json.loads(err)["type"]) == (10, "NoSourceError")
     code, _, err = fetch(tmp_path, env, *root, "--identity", "extra=1")
     assert (code, json.loads(err)["type"]) == (13, "IncompatibleSourceError")
+    assert not (tmp_path / "cold").exists()
+
+
+def test_places_that_cannot_be(tmp_path: Path, env: dict[str, str], publisher: Service) -> None:
+    (tmp_path / "file").touch()
+    for wrong in (
+        ("--root", "/"),
+        ("--root", "/proc/foo"),
+        ("--bundle-root", f"{tmp_path}/file/x"),
+    ):
+        good = () if "--root" in wrong else ("--root", str(tmp_path / "cold"))
+        for option in ((), ("--dry-run",)):
+            code, _, err = fetch(tmp_path, env, "--kind", "triton", *good, *wrong, *option)
+            error = json.loads(err)
+            assert (code, error["type"]) == (2, "UnusablePlaceError")
+            assert wrong[0] in error["hint"]
     assert not (tmp_path / "cold").exists()
 
 

@@ -5,6 +5,9 @@ from __future__ import annotations
 import fcntl
 import os
 import shutil
+import stat
+import tempfile
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -92,6 +95,63 @@ def test_a_file_system_without_locks(tmp_path: Path, monkeypatch: pytest.MonkeyP
     path = make_workspace(tmp_path, "fetch", "triton")
     assert dead.exists()
     remove_workspace(path)
+
+
+def test_a_new_bundle_root_is_shared_and_what_is_in_it_is_private(tmp_path: Path) -> None:
+    theirs = tmp_path / "theirs"
+    theirs.mkdir(0o700)
+    previous = os.umask(0o077)
+    try:
+        held = [make_workspace(root, "fetch", "triton") for root in (tmp_path / "a/new", theirs)]
+    finally:
+        os.umask(previous)
+    assert stat.S_IMODE((tmp_path / "a/new").stat().st_mode) == 0o1777
+    assert stat.S_IMODE((tmp_path / "a").stat().st_mode) == 0o700
+    assert stat.S_IMODE(theirs.stat().st_mode) == 0o700
+    for path in held:
+        assert stat.S_IMODE(path.stat().st_mode) == 0o700
+        remove_workspace(path)
+
+
+def as_user(uid: int, work: Callable[[], object]) -> int:
+    """Run `work` in a child process of that user; return its exit status."""
+    child = os.fork()
+    if child == 0:
+        try:
+            os.setgroups([])
+            os.setgid(uid)
+            os.setuid(uid)
+            work()
+            os._exit(0)
+        finally:
+            os._exit(1)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
+def test_users_share_a_bundle_root_and_leave_each_others_alone() -> None:
+    with tempfile.TemporaryDirectory() as directory:  # tmp_path is closed to others
+        os.chmod(directory, 0o777)
+        shared = Path(directory, "shared")
+        assert as_user(4242, lambda: make_workspace(shared, "bundle", "triton")) == 0
+        (dead,) = shared.iterdir()
+
+        def work() -> None:
+            path = make_workspace(shared, "fetch", "triton")
+            (path / "artifact.tar").write_bytes(b"bytes")
+            remove_workspace(path)
+
+        assert as_user(4343, work) == 0
+        assert list(shared.iterdir()) == [dead]
+        assert as_user(4242, work) == 0
+        assert list(shared.iterdir()) == []
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
+def test_a_bundle_root_that_may_be_written_but_not_listed() -> None:
+    with tempfile.TemporaryDirectory() as directory:
+        os.chmod(directory, 0o1733)
+        assert as_user(4242, lambda: make_workspace(Path(directory), "fetch", "triton")) == 0
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ from typing import cast
 
 import pytest
 
+from mx_artifacts.bundle.rules import first_parts
 from mx_artifacts.client.central import CentralClient
 from mx_artifacts.clock import FakeClock
 from mx_artifacts.core.identity import SourceIdentity, SourceType, compute_mx_source_id
@@ -19,9 +20,13 @@ from mx_artifacts.core.sources import (
     StoredWorker,
     WorkerRecord,
 )
-from mx_artifacts.errors import BackendUnavailableError, NoSourceError
+from mx_artifacts.errors import BackendUnavailableError, NoSourceError, UnusablePlaceError
 from mx_artifacts.fetcher import ArtifactFetcher, FetcherSettings, SourceWanted
+from mx_artifacts.install.base import ArtifactOrigin, RootInstall
+from mx_artifacts.install.installer import install_artifact
+from mx_artifacts.kinds.registry import get_kind
 from mx_artifacts.transport.base import Transport
+from tests.support.install_cases import NEW, make_bundle
 
 TRITON = SourceIdentity(mx_source_type=SourceType.TRITON_CACHE, model_name="m")
 INDUCTOR = SourceIdentity(mx_source_type=SourceType.TORCH_COMPILE_CACHE, model_name="m")
@@ -57,8 +62,12 @@ class Server:
         return StoredWorker(mx_source_id, worker_id, identity, record)
 
 
+class NeedsTransportError(Exception):
+    """What is asked cannot be answered by discovery alone."""
+
+
 def no_transport() -> Transport:
-    raise AssertionError("discovery needs no transport")
+    raise NeedsTransportError
 
 
 @pytest.fixture
@@ -117,3 +126,55 @@ def test_waiting_for_some(
 ) -> None:
     fetcher(since).wait_for_some([TRITON, INDUCTOR, TILELANG], 60)
     assert clock.now() - START == pytest.approx(ends_at, abs=0.5)
+
+
+def install_triton(root: Path, bundle: Path, artifact_id: str) -> None:
+    install_artifact(
+        [RootInstall("triton", root, bundle, first_parts(1))],
+        artifact=ArtifactOrigin(artifact_id, "s", "w", "h:1", "triton"),
+        lock_timeout_seconds=1.0,
+    )
+
+
+def test_what_is_installed_is_not_transferred_again(
+    fetcher: Callable[..., ArtifactFetcher], tmp_path: Path
+) -> None:
+    root, kind = tmp_path / "root", get_kind("triton")
+    install_triton(root, make_bundle(tmp_path / "b.tar", NEW), "a")
+    fetched = fetcher({TRITON: 0.0}).fetch_and_install(kind, TRITON, {"": root})
+    assert (fetched.total_bytes, fetched.transfer_seconds) == (0, 0.0)
+    assert fetched.report.unchanged
+    assert fetched.report.receipt_path.is_file()
+    assert fetched.source.worker_id == "w"
+    assert fetcher({TRITON: 0.0}).plan(kind, TRITON, {"": root}).already == fetched.report
+
+    again = fetcher({TRITON: 0.0})
+    assert again.plan(kind, TRITON, {"": root}, replace=True).already is None
+    with pytest.raises(NeedsTransportError):
+        again.fetch_and_install(kind, TRITON, {"": root}, replace=True)
+    (root / "k1/kernel.so").write_bytes(b"changed since")
+    with pytest.raises(NeedsTransportError):
+        again.fetch_and_install(kind, TRITON, {"": root})
+
+
+def test_a_root_that_cannot_be_is_refused_before_a_source_is_waited_for(
+    fetcher: Callable[..., ArtifactFetcher], clock: FakeClock, tmp_path: Path
+) -> None:
+    (tmp_path / "file").touch()
+    waiting = SourceWanted(wait_seconds=60)
+    for call in (fetcher({}).plan, fetcher({}).fetch_and_install):
+        with pytest.raises(UnusablePlaceError, match="file"):
+            call(get_kind("triton"), TRITON, {"": tmp_path / "file"}, wanted=waiting)
+    assert clock.now() == START
+
+
+def test_a_default_root_that_cannot_be_is_refused_before_the_transfer(
+    fetcher: Callable[..., ArtifactFetcher], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path / "file"))
+    (tmp_path / "file").touch()
+    with pytest.raises(NoSourceError):
+        fetcher({}).plan(get_kind("triton"), TRITON)
+    for call in (fetcher({TRITON: 0.0}).plan, fetcher({TRITON: 0.0}).fetch_and_install):
+        with pytest.raises(UnusablePlaceError, match="file"):
+            call(get_kind("triton"), TRITON)

@@ -11,7 +11,12 @@ from typing import Any
 import pytest
 
 from mx_artifacts.clock import SYSTEM_CLOCK, FakeClock
-from mx_artifacts.errors import InstallError, InstallLockedError, RollbackFailedError
+from mx_artifacts.errors import (
+    InstallError,
+    InstallLockedError,
+    RollbackFailedError,
+    UnusablePlaceError,
+)
 from mx_artifacts.install import workspace
 from mx_artifacts.install.files import remove_tree, write_json
 from mx_artifacts.install.lock import locked
@@ -53,7 +58,7 @@ def test_stranger_cannot_prepare_the_workspace(tmp_path: Path) -> None:
 
 
 def test_slash_is_no_cache_root() -> None:
-    with pytest.raises(InstallError, match="cannot be a cache root"):
+    with pytest.raises(UnusablePlaceError, match="cannot be a cache root"):
         open_workspace(Path("/"))
 
 

@@ -30,9 +30,11 @@ from mx_artifacts.settings import parse_duration, parse_text
 if TYPE_CHECKING:
     from mx_artifacts.artifacts.protocol import ArtifactSourceEndpoint
     from mx_artifacts.core.identity import SourceIdentity
-    from mx_artifacts.fetcher import Fetched, FetcherSettings, SourceWanted
+    from mx_artifacts.fetcher import Fetched, FetcherSettings, FetchPlan, SourceWanted
     from mx_artifacts.kinds.base import CacheKind
     from mx_artifacts.kinds.identity import ProbedIdentity
+
+_ALL_HERE = "all of it was here already"
 
 
 @click.command("fetch-and-install", cls=Verb)
@@ -120,10 +122,14 @@ def command(
                 warn_of_unchecked(output, each.kind, probed)
                 wanted = _wanted(fetching, probed.accelerator)
                 if dry_run:
-                    sources = fetcher.discover(
-                        probed.identity, wanted, kind=each.kind, roots=each.stated_roots
+                    plan = fetcher.plan(
+                        each.kind,
+                        probed.identity,
+                        each.stated_roots,
+                        wanted=wanted,
+                        replace=replace,
                     )
-                    done.append(_show_plan(output, each, probed, sources))
+                    done.append(_show_plan(output, each, probed, plan))
                 else:
                     fetched = fetcher.fetch_and_install(
                         each.kind,
@@ -204,24 +210,26 @@ def _show_plan(
     output: Output,
     selected: Selected,
     probed: ProbedIdentity,
-    sources: Sequence[ArtifactSourceEndpoint],
+    plan: FetchPlan,
 ) -> dict[str, Any]:
-    first = sources[0]
+    first = plan.sources[0]
     roots = selected.roots(settings.environment())
-    output.line(f"{selected.kind.name}: would be fetched and installed")
+    outcome = _ALL_HERE if plan.already else "would be fetched and installed"
+    output.line(f"{selected.kind.name}: {outcome}")
     output.facts(identity_facts(probed.identity, probed.origins), indent="  identity  ")
     facts = {
         "bytes": format_bytes(first.total_size),
         "artifact": first.artifact_id,
         "from": f"{first.worker_grpc_endpoint} (worker {first.worker_id})",
-        "else from": ", ".join(s.worker_grpc_endpoint for s in sources[1:]),
+        "else from": ", ".join(s.worker_grpc_endpoint for s in plan.sources[1:]),
         "into": ", ".join(map(str, roots.values())),
     }
     output.facts({name: value for name, value in facts.items() if value}, indent="  ")
     planned = {
         "kind": selected.kind.name,
-        "sources": [_source_object(source) for source in sources],
+        "sources": [_source_object(source) for source in plan.sources],
         "total_bytes": first.total_size,
+        "already_installed": plan.already is not None,
         "roots": {name or selected.kind.name: path for name, path in roots.items()},
         "identity": identity_object(probed.identity),
     }
@@ -231,19 +239,19 @@ def _show_plan(
 
 def _show_fetched(output: Output, probed: ProbedIdentity, fetched: Fetched) -> dict[str, Any]:
     report = fetched.report
-    rate = fetched.total_bytes / max(fetched.transfer_seconds, 1e-9)
-    outcome = "all of it was here already" if report.unchanged else "installed"
-    output.line(f"{fetched.kind}: {outcome}")
-    output.facts(
-        {
-            "from": f"{fetched.source.worker_grpc_endpoint} (worker {fetched.source.worker_id})",
-            "artifact": fetched.source.artifact_id,
-            "transfer": f"{format_bytes(fetched.total_bytes)} in "
-            f"{format_seconds(fetched.transfer_seconds)} ({format_bytes(rate)}/s)",
-            "install": format_seconds(fetched.install_seconds),
-        },
-        indent="  ",
-    )
+    output.line(f"{fetched.kind}: {_ALL_HERE if report.unchanged else 'installed'}")
+    facts = {
+        "from": f"{fetched.source.worker_grpc_endpoint} (worker {fetched.source.worker_id})",
+        "artifact": fetched.source.artifact_id,
+    }
+    if fetched.total_bytes:
+        rate = fetched.total_bytes / max(fetched.transfer_seconds, 1e-9)
+        facts["transfer"] = (
+            f"{format_bytes(fetched.total_bytes)} in "
+            f"{format_seconds(fetched.transfer_seconds)} ({format_bytes(rate)}/s)"
+        )
+        facts["install"] = format_seconds(fetched.install_seconds)
+    output.facts(facts, indent="  ")
     for root in report.roots:
         output.line(
             f"  {root.root}: {count_of(len(root.installed), 'entry', 'entries')} installed, "

@@ -1,0 +1,69 @@
+"""Whether an artifact is installed already, told from its receipt and the files' status alone."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from mx_artifacts.errors import UnsafePathError
+from mx_artifacts.install.base import InstallReport, RootReport
+from mx_artifacts.install.history import find_receipts
+from mx_artifacts.install.plan import has_all
+from mx_artifacts.install.receipt import InstalledFile, Receipt, RootReceipt
+from mx_artifacts.install.workspace import JOURNAL_NAME, receipt_directories
+
+
+def find_installed(roots: Mapping[str, Path], artifact_id: str) -> InstallReport | None:
+    """Return what installing `artifact_id` again would report if that would change nothing.
+
+    `roots` maps names to directories, the primary root first. By the artifact's newest receipt,
+    each file that was installed must be there with its size and mtime, each entry that was kept
+    must be there, and nothing may have been dropped, for that may have another end this time.
+    Reads no file's content and takes no lock. None also when an install is under way or died.
+    """
+    primary = next(iter(roots.values()))
+    found = find_receipts(primary)
+    newest = next((e for e in found if e.receipt.artifact.artifact_id == artifact_id), None)
+    if newest is None or not _is_as_installed(newest.receipt, roots):
+        return None
+    return InstallReport(newest.path, tuple(map(_unchanged, newest.receipt.roots)))
+
+
+def _is_as_installed(receipt: Receipt, roots: Mapping[str, Path]) -> bool:
+    try:
+        return all(
+            root.name in roots
+            and root.root == os.path.realpath(roots[root.name])
+            and not root.dropped
+            and not _is_being_changed(Path(root.root))
+            and has_all(Path(root.root), _entries(root))
+            and _have_their_status(root.root, (f for e in root.installed for f in e.files))
+            for root in receipt.roots
+        )
+    except (OSError, UnsafePathError):
+        return False
+
+
+def _is_being_changed(root: Path) -> bool:
+    return any((each.parent / JOURNAL_NAME).exists() for each in receipt_directories(root))
+
+
+def _have_their_status(root: str, files: Iterable[InstalledFile]) -> bool:
+    for file in files:
+        found = os.lstat(f"{root}/{file.path}")
+        if not stat.S_ISREG(found.st_mode):
+            return False
+        if (found.st_size, found.st_mtime_ns) != (file.size, file.mtime_ns):
+            return False
+    return True
+
+
+def _entries(root: RootReceipt) -> tuple[str, ...]:
+    return (*(entry.entry for entry in root.installed), *root.kept)
+
+
+def _unchanged(root: RootReceipt) -> RootReport:
+    kept = tuple(sorted(_entries(root)))
+    return RootReport(Path(root.root), installed=(), kept=kept, dropped={}, files=0, bytes=0)
