@@ -55,7 +55,7 @@ class ExitCode(IntEnum):
     UNREACHABLE = 14, "the central server, its backend or a source does not answer properly"
     TRANSPORT = 15, "the data plane is not available or failed"
     NO_SPACE = 16, "a file system is full, or would become so; the roots are as they were"
-    INTERRUPTED = 130, "ended by SIGINT or SIGTERM before it was done"
+    INTERRUPTED = 130, "ended by SIGINT, SIGTERM or SIGHUP before it was done"
 
 
 class MxArtifactsError(Exception):

@@ -195,7 +195,7 @@ def _console(stream: Any) -> Console:
 
 
 def interrupted() -> dict[str, Any]:
-    """Describe an end by SIGINT or SIGTERM."""
+    """Describe an end by a signal."""
     return {
         "type": "Interrupted",
         "message": "interrupted",

@@ -57,6 +57,8 @@ def _load_bindings() -> Any:
     """
     # UCX writes its log to stdout, which belongs to the program; it reads this when it is loaded.
     settings.set_environment_default("UCX_LOG_FILE", "stderr")
+    # UCX takes SIGHUP for its own debugging, and with it a process's end with its terminal.
+    settings.set_environment_default("UCX_DEBUG_SIGNO", "0")
     packages = ["nixl_cu13", "nixl_cu12", "nixl"]
     if (_cuda_major() or 13) < 13:
         packages = ["nixl_cu12", "nixl_cu13", "nixl"]

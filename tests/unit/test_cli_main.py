@@ -214,7 +214,7 @@ def test_a_reader_that_leaves_is_not_complained_about() -> None:
     os.close(read)
     with os.fdopen(write, "w") as stdout:
         ended = subprocess.run(
-            [sys.executable, "-m", "mx_artifact_cli.main", "serve", "--help"],
+            [sys.executable, "-m", "mx_artifact_cli", "serve", "--help"],
             stdout=stdout,
             stderr=subprocess.PIPE,
             text=True,

@@ -67,9 +67,9 @@ def command(
 ) -> None:
     """Publish caches of this node and serve them.
 
-    Seals each kind's roots, announces them at the central server and serves them until SIGINT or
-    SIGTERM; then marks them stale and releases everything. Where several kinds are named and some
-    fail, the others are served and the exit code is 3.
+    Seals each kind's roots, announces them at the central server and serves them until SIGINT,
+    SIGTERM or SIGHUP; then marks them stale and releases everything. Where several kinds are named
+    and some fail, the others are served and the exit code is 3.
     """
     output: Output = context.obj
     selected = select_present(kind_names, stated_roots, settings.environment())
@@ -244,4 +244,4 @@ def _announce(
         }
     )
     where = " (this machine only; --host for others)" if is_loopback(host) else ""
-    output.note(f"serving on {host}{where} until SIGINT or SIGTERM")
+    output.note(f"serving on {host}{where} until SIGINT, SIGTERM or SIGHUP")
