@@ -144,6 +144,13 @@ class Output:
         elif self.format is not Format.QUIET:
             self._say(json.dumps({"type": "warning", "message": text}))
 
+    def notice(self, text: str, data: Mapping[str, object]) -> None:
+        """Tell what was asked for expressly, in every format; `data` is it for programs."""
+        if self.format in (Format.JSON, Format.JSONL):
+            self._say(json.dumps({"type": "notice", "message": text, **data}, default=_plain))
+        else:
+            self._say(text)
+
     def error(self, error: MxArtifactsError) -> None:
         """Say why a command, or a part of it, failed, and what to do next."""
         self.failure(error_object(error))
