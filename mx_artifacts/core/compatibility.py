@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from mx_artifacts.core.identity import KIND_PARAMETER, SourceIdentity
 
+ACCELERATORS = ("cuda", "rocm", "xpu", "cpu")
+"""The families that a node can find out about itself."""
+
 
 def accelerators_compatible(target: str, source: str) -> bool:
     """Tell whether a target may use a source, by their accelerator families ("cuda", "xpu").

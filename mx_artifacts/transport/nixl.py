@@ -103,8 +103,10 @@ def _start(agent_name: str, backend: str) -> NixlAgent:
     agent = nixl.nixlAgent(agent_name, config)
     plugins = agent.getAvailPlugins()
     if backend not in plugins:
+        usable = [name for name in settings.NIXL_BACKENDS if name in plugins]
         raise TransportUnavailableError(
-            f"NIXL has no backend {backend!r}; it has {', '.join(sorted(plugins)) or 'none'}",
+            f"NIXL has no backend {backend!r}; of those between nodes it has "
+            f"{', '.join(usable) or 'none'}",
             hint="set MX_NIXL_BACKEND to one of them, the same on both ends",
         )
     return NixlAgent(nixl, agent, agent.createBackend(backend, {}))

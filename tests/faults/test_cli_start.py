@@ -112,11 +112,10 @@ def test_a_port_in_use_is_named(cluster: Cluster, cache: Path, strangers: dict[s
     ("env", "shim", "kind", "words", "hint"),
     [
         ({}, NO_NIXL, "TransportUnavailableError", "NIXL cannot be imported", "pip install nixl"),
-        ({"MX_NIXL_BACKEND": "X"}, "", "TransportUnavailableError", "'X'", "MX_NIXL_BACKEND"),
         ({"UCX_TLS": "X"}, "", "TransportUnavailableError", "UCX does not start", "UCX_TLS"),
         ({}, NO_MEMLOCK, "RegistrationError", "NIXL cannot register", "ulimit -l"),
     ],
-    ids=["no NIXL", "unknown backend", "no UCX", "no memlock"],
+    ids=["no NIXL", "no UCX", "no memlock"],
 )
 def test_a_data_plane_that_does_not_work_is_named(
     cluster: Cluster,

@@ -17,7 +17,7 @@ from mx_artifact_cli.output import Output
 from mx_artifact_cli.text import count_of, format_bytes
 from mx_artifacts import settings
 from mx_artifacts.errors import ConfigurationError, RecordNotFoundError
-from mx_artifacts.settings import parse_address, parse_text
+from mx_artifacts.settings import parse_address, parse_artifact_id, parse_text
 
 _READ_BYTES = 1024 * 1024
 
@@ -28,7 +28,9 @@ _READ_BYTES = 1024 * 1024
 )
 @parsed_option("--source-id", parse_text, "Ask a source of this id what it serves.")
 @parsed_option("--worker-id", parse_text, "This worker of the source; default: the first.")
-@parsed_option("--artifact-id", parse_text, "This artifact; default: the one that is announced.")
+@parsed_option(
+    "--artifact-id", parse_artifact_id, "This artifact; default: the one that is announced."
+)
 @parsed_option(
     "--source", parse_address, "Where the source listens; default: as the central server says."
 )

@@ -62,7 +62,7 @@ def command(
     profile: str,
     stated_roots: Sequence[tuple[str, Path]],
     server: str,
-    accelerator: str,
+    accelerator: str | None,
     **serving: Any,
 ) -> None:
     """Publish caches of this node and serve them.
@@ -156,7 +156,7 @@ def _publish(
     publisher: ArtifactPublisher,
     selected: Selected,
     identities: Sequence[ProbedIdentity],
-    accelerator: str,
+    accelerator: str | None,
 ) -> dict[str, Any]:
     kind = selected.kind
     probed, *others = identities

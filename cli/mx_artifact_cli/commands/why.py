@@ -28,7 +28,9 @@ if TYPE_CHECKING:
 @click.option(
     "--kind", "kind_name", cls=options.KindOption, metavar="KIND", required=True, help="Cache kind."
 )
-@click.option("--model", metavar="NAME", help="Model that the cache belongs to.")
+@options.parsed_option(
+    "--model", settings.parse_model_name, "Model that the cache belongs to.", metavar="NAME"
+)
 @options.identity_option
 @options.framework_option
 @options.arch_option
@@ -57,7 +59,7 @@ def command(
     device: int,
     profile: str,
     stated_roots: Sequence[tuple[str, Path]],
-    accelerator: str,
+    accelerator: str | None,
     server: str,
     vllm_factors: tuple[Path, Path] | None,
 ) -> None:
