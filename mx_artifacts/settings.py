@@ -63,7 +63,7 @@ def parse_model_name(text: str) -> str:
     name = parse_text(text)
     if len(name) > MAX_MODEL_NAME_LENGTH or any(category(c) == "Cc" for c in name):
         raise ValueError(
-            f"a name of at most {MAX_MODEL_NAME_LENGTH} characters, none of them a control character"
+            f"a name of at most {MAX_MODEL_NAME_LENGTH} characters and no control characters"
         )
     return name
 

@@ -165,7 +165,8 @@ class Output:
             if reason not in described["message"]:
                 self._say(f"  {source}: {reason}")
         for attempt in described.get("attempts", ()):
-            self._say(f"  {attempt['source']}: {attempt['error']['message']}")
+            if attempt["error"]["message"] not in described["message"]:
+                self._say(f"  {attempt['source']}: {attempt['error']['message']}")
         for kind, cause in described.get("failures", {}).items():
             self._say(f"  {kind}: {cause['message']}")
         if described["hint"]:

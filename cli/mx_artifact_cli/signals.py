@@ -37,8 +37,8 @@ def _handled(handler: Callable[[int, FrameType | None], object]) -> Iterator[Non
     try:
         yield
     finally:
-        for number, handler in previous.items():
-            signal.signal(number, handler)
+        for number, before in previous.items():
+            signal.signal(number, before)
 
 
 @contextmanager

@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+import json
+import os
+from pathlib import Path
+
 import pytest
 
+from mx_artifact_cli.describe import identity_object, shortened
+from mx_artifacts.core.identity import SourceIdentity
 from mx_artifacts.errors import ConfigurationError
 from mx_artifacts.transport.registry import open_transport
 from tests.support.cli import RunCli, runner
@@ -73,3 +79,27 @@ def test_a_data_plane_that_does_not_reach_other_nodes(
     with pytest.raises(ConfigurationError, match=repr(value)) as caught:
         open_transport()
     assert name in caught.value.hint()
+
+
+def test_what_cannot_be_a_bundle(run: RunCli, tmp_path: Path) -> None:
+    fifo, text = tmp_path / "fifo", tmp_path / "text"
+    os.mkfifo(fifo)
+    text.write_text("root:x:0:0\n" * 100)
+    for path, code in (("/dev/zero", 2), (fifo, 2), (text, 12), ("/proc/self/mem", 12)):
+        ended = run("inspect", str(path), "--format", "json")
+        assert ended.code == code
+        assert "bundle" in ended.error["hint"]
+
+
+def test_a_redis_url_is_corrected_where_it_was_given(run: RunCli) -> None:
+    ended = run("serve", "--port", "0", "--backend", "redis://", "--format", "json")
+    assert ended.code == 2
+    assert "--backend" in ended.error["hint"]
+
+
+def test_facts_come_in_one_order_and_long_names_are_cut() -> None:
+    there = {"b": "1", "a": "2", "c": "3"}
+    identity = SourceIdentity(model_name="x" * 3000, extra_parameters=there)
+    again = identity.with_fields(extra_parameters=dict(sorted(there.items())))
+    assert json.dumps(identity_object(identity)) == json.dumps(identity_object(again))
+    assert len(shortened(identity.model_name)) < 120

@@ -9,7 +9,7 @@ import click
 
 from mx_artifact_cli import options
 from mx_artifact_cli.connect import open_client
-from mx_artifact_cli.describe import identity_facts, identity_object
+from mx_artifact_cli.describe import identity_facts, identity_object, shortened
 from mx_artifact_cli.options import VerbGroup, parsed_argument, parsed_option
 from mx_artifact_cli.output import Output
 from mx_artifact_cli.text import count_of, format_bytes, format_seconds
@@ -92,7 +92,7 @@ def _row(stored: StoredWorker) -> tuple[object, ...]:
         stored.worker_id,
         record.worker_rank,
         kind_name_of(stored.identity),
-        stored.identity.model_name,
+        shortened(stored.identity.model_name),
         record.status.name.lower(),
         _seen(stored),
         format_bytes(record.artifact.total_size) if record.artifact else "",
@@ -176,7 +176,7 @@ def source_object(stored: StoredWorker) -> dict[str, Any]:
         "updated_at_ms": record.updated_at_ms,
         "endpoint": record.worker_grpc_endpoint,
         "accelerator": record.accelerator,
-        "topology": dict(record.topology),
+        "topology": dict(sorted(record.topology.items())),
         "source_load": record.source_load,
     }
     if artifact is not None:

@@ -16,7 +16,6 @@ from mx_artifact_cli.output import Output
 from mx_artifact_cli.selection import Selected, identify, select_kinds, warn_of_unchecked
 from mx_artifact_cli.text import count_of
 from mx_artifacts import settings
-from mx_artifacts.core.identity import BackendFramework
 from mx_artifacts.errors import ConfigurationError, ExitCode
 
 if TYPE_CHECKING:
@@ -166,8 +165,6 @@ def _differences(kind: CacheKind, candidate: Candidate) -> list[dict[str, str]]:
     described = []
     for name, (ours, theirs) in candidate.differences.items():
         key = name.removeprefix("extra_parameters.")
-        if key == "backend_framework":
-            ours, theirs = (BackendFramework(int(number)).name.lower() for number in (ours, theirs))
         advice = advice_for(name)
         if not theirs and key in kind.strict_parameters:
             advice = "it was published under the reference's profile; try --profile reference"
