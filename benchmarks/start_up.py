@@ -31,7 +31,7 @@ def cpu_model() -> str:
 def one_round() -> list[dict[str, Any]]:
     """Run the demo once; return its `kinds`."""
     done = subprocess.run(
-        [sys.executable, "-m", "mx_artifact_cli.main", "--format", "json", "demo"],
+        [sys.executable, "-m", "mx_artifact_cli", "--format", "json", "demo"],
         stdout=subprocess.PIPE,
         text=True,
         check=True,

@@ -55,7 +55,7 @@ class ExitCode(IntEnum):
     UNREACHABLE = 14, "the central server, its backend or a source does not answer properly"
     TRANSPORT = 15, "the data plane is not available or failed"
     NO_SPACE = 16, "a file system is full, or would become so; the roots are as they were"
-    INTERRUPTED = 130, "ended by SIGINT or SIGTERM before it was done"
+    INTERRUPTED = 130, "ended by SIGINT, SIGTERM or SIGHUP before it was done"
 
 
 class MxArtifactsError(Exception):
@@ -81,6 +81,7 @@ class ConfigurationError(MxArtifactsError):
     """A setting, flag or argument has a value that makes no sense."""
 
     exit_code = ExitCode.USAGE
+    default_hint = "correct what the message names; --help and docs/operations say what it takes"
 
 
 # --- bundles -------------------------------------------------------------------------------------
@@ -90,7 +91,7 @@ class BundleError(MxArtifactsError):
     """A bundle cannot be made or read."""
 
     exit_code = ExitCode.INTEGRITY
-    default_hint = "publish the cache anew; see what a bundle holds with `mx-artifact inspect`"
+    default_hint = "it is damaged, or no bundle of a cache: publish the cache anew on its source"
 
 
 class UnsafePathError(BundleError):
@@ -128,6 +129,7 @@ class IntegrityError(MxArtifactsError):
     """Bytes or tables are not what their hash promises."""
 
     exit_code = ExitCode.INTEGRITY
+    default_hint = "try again; if it fails again, find out what damages the data, or who changes it"
 
 
 class ManifestInvalidError(IntegrityError):
@@ -160,6 +162,7 @@ class DiscoveryError(MxArtifactsError):
     """No usable source was found."""
 
     exit_code = ExitCode.NO_SOURCE
+    default_hint = "see what is served now with `mx-artifact sources list`"
 
 
 class NoSourceError(DiscoveryError):
@@ -189,6 +192,7 @@ class LeaseError(MxArtifactsError):
     """A lease cannot be granted or used."""
 
     exit_code = ExitCode.TRANSPORT
+    default_hint = "try again; if it fails again, see the source's log and the load of both nodes"
 
 
 class NoFreeSlotError(LeaseError):
@@ -215,6 +219,7 @@ class TransportError(MxArtifactsError):
     """The data plane failed."""
 
     exit_code = ExitCode.TRANSPORT
+    default_hint = "see stderr for the transport's own reason; UCX_LOG_LEVEL=info tells more"
 
 
 class TransportUnavailableError(TransportError):
@@ -240,7 +245,7 @@ class PeerLostError(TransportError):
     """The peer went away while it was read."""
 
     retryable = True
-    default_hint = "the source died or was restarted; try again, another source will be used"
+    default_hint = "see that the source runs and can be reached from here, then try again"
 
 
 # --- metadata ------------------------------------------------------------------------------------
@@ -250,6 +255,7 @@ class MetadataError(MxArtifactsError):
     """The central server or its backend failed."""
 
     exit_code = ExitCode.UNREACHABLE
+    default_hint = "try again; if it fails again, see the central server's log"
 
 
 class BackendUnavailableError(MetadataError):
@@ -317,6 +323,8 @@ class TransferFailedError(MxArtifactsError):
 
 class InstallError(MxArtifactsError):
     """The artifact cannot be installed; the cache root is as it was."""
+
+    default_hint = "see that the place which the message names can be written, then try again"
 
 
 class UnusablePlaceError(InstallError):
@@ -391,6 +399,8 @@ class KindsFailedError(MxArtifactsError):
 
 class NodeUnfitError(MxArtifactsError):
     """A check of `mx-artifact doctor` failed; the first that did decides the exit code."""
+
+    default_hint = "see which checks failed, and their next steps, in what the command printed"
 
     def __init__(
         self, message: str, *, exit_code: ExitCode | None = None, hint: str | None = None

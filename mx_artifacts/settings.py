@@ -16,6 +16,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Generic, TypeVar
+from unicodedata import category
 
 from mx_artifacts.core.chunks import DEFAULT_CHUNK_SIZE_BYTES, MAX_CHUNK_SIZE_BYTES, MIB
 from mx_artifacts.errors import ConfigurationError
@@ -37,17 +38,49 @@ def set_environment_default(name: str, value: str) -> None:
 # --- parsers: text -> value, ValueError with what it should be ------------------------------------
 
 
+MAX_MODEL_NAME_LENGTH = 1024
+"""Characters; above the paths and repository names that engines take."""
+
+
+def parse_utf8(text: str) -> str:
+    """Accept any text, an empty one too, that the wire can carry."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise ValueError("text in UTF-8") from None
+    return text
+
+
 def parse_text(text: str) -> str:
     """Accept any text that is not blank."""
     if not text.strip():
         raise ValueError("some text")
-    return text.strip()
+    return parse_utf8(text.strip())
+
+
+def parse_model_name(text: str) -> str:
+    """Accept a model's name as others can read it: bounded, and without control characters."""
+    name = parse_text(text)
+    if len(name) > MAX_MODEL_NAME_LENGTH or any(category(c) == "Cc" for c in name):
+        raise ValueError(
+            f"a name of at most {MAX_MODEL_NAME_LENGTH} characters and no control characters"
+        )
+    return name
+
+
+def parse_artifact_id(text: str) -> str:
+    """Accept an artifact id; they are compared in lower case."""
+    if not re.fullmatch(r"[0-9a-f]{64}", text.strip().lower()):
+        raise ValueError("64 hexadecimal digits")
+    return text.strip().lower()
 
 
 def parse_path(text: str) -> Path:
     """Accept a path; `~` is expanded."""
+    if not text.strip():
+        raise ValueError("a path")
     try:
-        return Path(parse_text(text)).expanduser()
+        return Path(text.strip()).expanduser()
     except RuntimeError:  # ~name of an unknown user
         raise ValueError("a path in a home directory that exists") from None
 
@@ -71,7 +104,7 @@ def parse_bool(text: str) -> bool:
 
 def parse_address(text: str) -> str:
     """Accept host:port; an http:// or https:// prefix and a trailing slash are dropped."""
-    address = re.sub(r"^https?://", "", text.strip()).rstrip("/")
+    address = re.sub(r"^https?://", "", parse_utf8(text.strip())).rstrip("/")
     host, separator, port = address.rpartition(":")
     if not (separator and host and port.isdecimal() and 0 < int(port) < 65536):
         raise ValueError("host:port")
@@ -89,6 +122,16 @@ def parse_duration(text: str) -> float:
     if not 0.0 < seconds <= 7 * 86400:
         raise ValueError("a duration above 0 and up to 7 days, such as 30, 30s, 5m")
     return seconds
+
+
+def parse_wait(text: str) -> float:
+    """Accept a duration, or 0: do not wait."""
+    if re.fullmatch(r"0+(\.0*)?\s*(ms|s|m|h)?", text.strip().lower()):
+        return 0.0
+    try:
+        return parse_duration(text)
+    except ValueError as error:
+        raise ValueError(f"0 (do not wait), or {error}") from None
 
 
 _SIZE = re.compile(r"(\d+)\s*(?:([kmgt])i?)?b?")
@@ -122,6 +165,22 @@ def parse_integer(low: int, high: int) -> Callable[[str], int]:
     return parse
 
 
+def parse_choice(*choices: str) -> Callable[[str], str]:
+    """Return a parser of one of `choices`, in any case."""
+
+    def parse(text: str) -> str:
+        for choice in choices:
+            if text.strip().lower() == choice.lower():
+                return choice
+        raise ValueError(f"one of {', '.join(choices)}")
+
+    return parse
+
+
+_SHOWN_LENGTH = 80
+"""Characters of a refused value that a message repeats."""
+
+
 def parse_or_refuse(parse: Callable[[str], T], text: str, name: str) -> T:
     """Parse the value of the flag or variable `name`.
 
@@ -131,8 +190,9 @@ def parse_or_refuse(parse: Callable[[str], T], text: str, name: str) -> T:
     try:
         return parse(text)
     except ValueError as error:
+        shown = repr(text if len(text) <= _SHOWN_LENGTH else f"{text[:_SHOWN_LENGTH]}…")
         raise ConfigurationError(
-            f"{name} is {text!r}, but should be {error}", hint=f"set {name} to {error}"
+            f"{name} is {shown}, but should be {error}", hint=f"set {name} to {error}"
         ) from None
 
 
@@ -243,7 +303,7 @@ METADATA_BACKEND = _setting(
 REDIS_URL = _setting(
     "REDIS_URL",
     "",
-    str,
+    parse_utf8,
     "full Redis URL; overrides host and port",
     default_text="from host and port",
 )
@@ -282,8 +342,13 @@ WORKER_HOST = _setting(
 WORKER_GRPC_PORT = _setting(
     "MX_WORKER_GRPC_PORT", 6555, _PORT, "base port of the worker service (+ device index; 0: any)"
 )
+NIXL_BACKENDS = ("UCX", "LIBFABRIC")
+"""Those that read another node's memory; NIXL has others for files and object stores."""
 NIXL_BACKEND = _setting(
-    "MX_NIXL_BACKEND", "UCX", parse_text, "NIXL backend: UCX or LIBFABRIC; both ends must agree"
+    "MX_NIXL_BACKEND",
+    "UCX",
+    parse_choice(*NIXL_BACKENDS),
+    "NIXL backend: UCX or LIBFABRIC; both ends must agree",
 )
 TRANSPORT = _setting(
     "MX_TRANSPORT", "nixl", parse_text, "data plane, by its name in the transport registry"
@@ -360,15 +425,15 @@ HEAD_ADDRESS = _setting(
 COMPILE_CONFIG_DIGEST = _setting(
     "MX_ARTIFACT_COMPILE_CONFIG_DIGEST",
     "",
-    str,
+    parse_utf8,
     "partitions the torch compile pool",
     default_text="",
 )
 MODEL_REVISION = _setting(
-    "MX_MODEL_REVISION", "", str, "SourceIdentity.revision", default_text="from the engine"
+    "MX_MODEL_REVISION", "", parse_utf8, "SourceIdentity.revision", default_text="from the engine"
 )
 POD_NAME = _setting(
-    "POD_NAME", "", str, "pod of a publisher, for owner references", default_text=""
+    "POD_NAME", "", parse_utf8, "pod of a publisher, for owner references", default_text=""
 )
-POD_UID = _setting("POD_UID", "", str, "its uid", default_text="")
-POD_NAMESPACE = _setting("POD_NAMESPACE", "", str, "its namespace", default_text="")
+POD_UID = _setting("POD_UID", "", parse_utf8, "its uid", default_text="")
+POD_NAMESPACE = _setting("POD_NAMESPACE", "", parse_utf8, "its namespace", default_text="")

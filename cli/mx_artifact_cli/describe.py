@@ -25,7 +25,7 @@ def identity_object(identity: SourceIdentity) -> dict[str, Any]:
         if isinstance(value, IntEnum):
             value = value.name.lower() if value else ""
         elif isinstance(value, Mapping):
-            value = dict(value)
+            value = dict(sorted(value.items()))  # the wire has no order
         if value:
             described[name] = value
     return described

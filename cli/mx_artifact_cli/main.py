@@ -1,4 +1,4 @@
-"""The console entry of `mx-artifact`: dispatch, errors to stderr, exit codes.
+"""The command line of `mx-artifact`: dispatch, errors to stderr, exit codes.
 
 Nothing heavy is imported before a verb needs it: `--help` answers in under 0.3 s.
 """
@@ -143,13 +143,18 @@ def _close_stdout() -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run a command line (default: the process's own) and return the exit code."""
+def main(argv: Sequence[str] | None = None, *, held: Sequence[int] = ()) -> int:
+    """Run a command line (default: the process's own) and return the exit code.
+
+    `held` are the signals that came before, noted by `hold_signals`.
+    """
     args = list(sys.argv[1:] if argv is None else argv)
     output = Output(requested_format(args))
     debug = requested_debug(args)
     try:
         with interrupts(), _logs_to(output, debug=debug):
+            if held:
+                raise KeyboardInterrupt
             return _run(args, output)
     except KeyboardInterrupt:
         output.failure(interrupted())
@@ -174,4 +179,6 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    from mx_artifact_cli.__main__ import run
+
+    run()

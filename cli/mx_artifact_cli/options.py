@@ -10,6 +10,7 @@ import click
 
 from mx_artifact_cli.output import Format
 from mx_artifacts import settings
+from mx_artifacts.core.compatibility import ACCELERATORS
 from mx_artifacts.errors import ConfigurationError
 from mx_artifacts.settings import Setting
 
@@ -109,7 +110,12 @@ def setting_option(setting: Setting[Any], flag: str) -> Decorator:
 
 
 def parsed_option(
-    flag: str, parse: Callable[[str], T], meaning: str, *, default: str | None = None
+    flag: str,
+    parse: Callable[[str], T],
+    meaning: str,
+    *,
+    metavar: str = "VALUE",
+    **attrs: Any,
 ) -> Decorator:
     """Return an option with a parser of settings.py; None when it is not given and has no default.
 
@@ -119,7 +125,16 @@ def parsed_option(
     def read(context: click.Context, parameter: click.Parameter, text: str | None) -> T | None:
         return None if text is None else settings.parse_or_refuse(parse, text, flag)
 
-    return click.option(flag, metavar="VALUE", callback=read, default=default, help=meaning)
+    return click.option(flag, metavar=metavar, callback=read, help=meaning, **attrs)
+
+
+def parsed_argument(name: str, parse: Callable[[str], T], *, required: bool = True) -> Decorator:
+    """Return an argument with a parser of settings.py; None when it is not given."""
+
+    def read(context: click.Context, parameter: click.Parameter, text: str | None) -> T | None:
+        return None if text is None else settings.parse_or_refuse(parse, text, name.upper())
+
+    return click.argument(name, required=required, callback=read)
 
 
 # --- shared by several verbs ----------------------------------------------------------------------
@@ -129,21 +144,22 @@ bundle_root_option: Decorator = setting_option(settings.BUNDLE_ROOT, "--bundle-r
 
 lock_timeout_option: Decorator = parsed_option(
     "--lock-timeout",
-    settings.parse_duration,
-    "How long to wait for another installer of the same root.",
+    settings.parse_wait,
+    "How long to wait for another installer of the same root; 0: not at all.",
     default="60s",
 )
 
-model_option: Decorator = click.option(
-    "--model", required=True, metavar="NAME", help="Model that the caches belong to."
+model_option: Decorator = parsed_option(
+    "--model",
+    settings.parse_model_name,
+    "Model that the caches belong to.",
+    required=True,
+    metavar="NAME",
 )
 accelerator_option: Decorator = click.option(
     "--accelerator",
-    default="",
-    show_default=False,
-    metavar="FAMILY",
-    help="Accelerator family (cuda, rocm, xpu, cpu) that source and target share.  "
-    "[default: found out]",
+    type=click.Choice(ACCELERATORS, case_sensitive=False),
+    help="Accelerator family that source and target share.  [default: found out]",
 )
 
 
@@ -198,7 +214,9 @@ def _identity(
                 hint="give for example --identity gpu_arch=sm90",
             )
         if stated.setdefault(key.strip(), value.strip()) != value.strip():
-            raise ConfigurationError(f"--identity states {key.strip()!r} twice, differently")
+            raise ConfigurationError(
+                f"--identity states {key.strip()!r} twice, differently", hint="state it once"
+            )
     return stated
 
 

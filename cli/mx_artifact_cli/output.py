@@ -144,6 +144,13 @@ class Output:
         elif self.format is not Format.QUIET:
             self._say(json.dumps({"type": "warning", "message": text}))
 
+    def notice(self, text: str, data: Mapping[str, object]) -> None:
+        """Tell what was asked for expressly, in every format; `data` is it for programs."""
+        if self.format in (Format.JSON, Format.JSONL):
+            self._say(json.dumps({"type": "notice", "message": text, **data}, default=_plain))
+        else:
+            self._say(text)
+
     def error(self, error: MxArtifactsError) -> None:
         """Say why a command, or a part of it, failed, and what to do next."""
         self.failure(error_object(error))
@@ -158,7 +165,8 @@ class Output:
             if reason not in described["message"]:
                 self._say(f"  {source}: {reason}")
         for attempt in described.get("attempts", ()):
-            self._say(f"  {attempt['source']}: {attempt['error']['message']}")
+            if attempt["error"]["message"] not in described["message"]:
+                self._say(f"  {attempt['source']}: {attempt['error']['message']}")
         for kind, cause in described.get("failures", {}).items():
             self._say(f"  {kind}: {cause['message']}")
         if described["hint"]:
@@ -195,7 +203,7 @@ def _console(stream: Any) -> Console:
 
 
 def interrupted() -> dict[str, Any]:
-    """Describe an end by SIGINT or SIGTERM."""
+    """Describe an end by a signal."""
     return {
         "type": "Interrupted",
         "message": "interrupted",

@@ -1,52 +1,68 @@
-"""SIGINT and SIGTERM: an interrupt while a command works, a request to stop while it serves.
+"""SIGINT, SIGTERM, SIGHUP: interrupts while a command works, requests to stop while it serves.
 
-Both functions may be called from the main thread only.
+All functions may be called from the main thread only.
 """
 
 from __future__ import annotations
 
 import signal
-from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from types import FrameType
-from typing import Any
+from typing import TYPE_CHECKING
 
-Handler = Callable[[int, FrameType | None], Any]
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from types import FrameType
+
+
+def _signals() -> list[signal.Signals]:
+    """Return those to handle: not SIGHUP where it is ignored, as nohup does it.
+
+    SIGINT always, which a shell sets to "ignore" for a job that it starts in the background.
+    """
+    ended_by_terminal = signal.getsignal(signal.SIGHUP) != signal.SIG_IGN
+    return [signal.SIGINT, signal.SIGTERM, *([signal.SIGHUP] if ended_by_terminal else [])]
+
+
+def hold_signals() -> list[int]:
+    """Let the signals do nothing but be noted in the list that is returned; for good."""
+    held: list[int] = []
+    for number in _signals():
+        signal.signal(number, lambda number, frame: held.append(number))
+    return held
 
 
 @contextmanager
-def _handled(handlers: dict[signal.Signals, Handler]) -> Iterator[None]:
-    previous = {number: signal.signal(number, handler) for number, handler in handlers.items()}
+def _handled(handler: Callable[[int, FrameType | None], object]) -> Iterator[None]:
+    previous = {number: signal.signal(number, handler) for number in _signals()}
     try:
         yield
     finally:
-        for number, handler in previous.items():
-            signal.signal(number, handler)
+        for number, before in previous.items():
+            signal.signal(number, before)
 
 
 @contextmanager
 def interrupts() -> Iterator[None]:
-    """Make both signals raise KeyboardInterrupt, so that everything is unwound in order.
+    """Make the signals raise KeyboardInterrupt, so that everything is unwound in order.
 
-    SIGINT too, which a shell sets to "ignore" for a job that it starts in the background.
     Only a further SIGINT interrupts the unwinding.
     """
     unwinding = False
 
     def on_signal(number: int, frame: FrameType | None) -> None:
         nonlocal unwinding
-        if unwinding and number == signal.SIGTERM:
+        if unwinding and number != signal.SIGINT:
             return
         unwinding = True
         raise KeyboardInterrupt
 
-    with _handled({signal.SIGINT: on_signal, signal.SIGTERM: on_signal}):
+    with _handled(on_signal):
         yield
 
 
 @contextmanager
 def on_stop_request(stop: Callable[[], object]) -> Iterator[None]:
-    """Let either signal call `stop`; a second SIGINT interrupts a stop that takes too long.
+    """Let each signal call `stop`; a second SIGINT interrupts a stop that takes too long.
 
     `stop` runs in the middle of anything the main thread does, so it must take no lock.
     """
@@ -60,5 +76,5 @@ def on_stop_request(stop: Callable[[], object]) -> Iterator[None]:
         elif number == signal.SIGINT:
             raise KeyboardInterrupt
 
-    with _handled({signal.SIGINT: on_signal, signal.SIGTERM: on_signal}):
+    with _handled(on_signal):
         yield

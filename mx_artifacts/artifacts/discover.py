@@ -21,6 +21,7 @@ from mx_artifacts.core.sources import (
     WorkerRecord,
 )
 from mx_artifacts.errors import IncompatibleSourceError, NoSourceError
+from mx_artifacts.kinds.registry import kind_name_of
 
 MAX_EXPLAINED = 16
 """Records read to explain why nothing fits; enough for a person, bounded for a fleet."""
@@ -31,6 +32,11 @@ RootObjection = Callable[[WorkerRecord], str]
 _OTHER_ROOT_HINT = (
     "use the same absolute cache root on source and target, or go on with --allow-other-root"
 )
+
+_WANTED_HINT = (
+    "ask for what `mx-artifact sources list --format json` shows, or for no rank and artifact"
+)
+_ACCELERATOR_HINT = "publish on a node of this accelerator family, or correct --accelerator"
 
 
 def no_objection(record: WorkerRecord) -> str:
@@ -66,24 +72,25 @@ def candidate_sources(
         SourceQuery(status=SourceStatus.READY, worker_rank=worker_rank), identity
     )
     reasons: dict[str, str] = {}
+    hint: str | None = None
     usable = []
     for ref in refs:
         if accelerators_compatible(accelerator, ref.accelerator):
             usable.append(ref)
         else:
+            hint = _ACCELERATOR_HINT
             reasons[_label(ref)] = f"accelerator is {ref.accelerator}, here it is {accelerator}"
     found = False
-    hint: str | None = None
     for ref in order(usable) if order is not None else usable:
         stored = client.get_metadata(ref.mx_source_id, ref.worker_id)
-        reason = _mismatch(stored, node_rank, artifact_id, accelerator)
+        reason, advice = _mismatch(stored, node_rank, artifact_id, accelerator)
         if stored is not None and stored.record.artifact is not None and not reason:
             reason = refused.get(stored.record.artifact.artifact_id, "")
         if stored is not None and not reason:
-            reason = root_objection(stored.record)
-            hint = _OTHER_ROOT_HINT if reason else hint
+            reason, advice = root_objection(stored.record), _OTHER_ROOT_HINT
         if stored is None or reason:
             reasons[_label(ref)] = reason
+            hint = advice or hint
             continue
         found = True
         yield _endpoint(stored)
@@ -119,22 +126,24 @@ def _label(ref: SourceRef | StoredWorker) -> str:
 
 def _mismatch(
     stored: StoredWorker | None, node_rank: int | None, artifact_id: str, accelerator: str
-) -> str:
-    """Return why this record cannot be used, or ""."""
+) -> tuple[str, str]:
+    """Return why this record cannot be used, or "", and the next step, or ""."""
     if stored is None:
-        return "its record was removed meanwhile"
+        return "its record was removed meanwhile", ""
     record = stored.record
     if record.artifact is None:
-        return "it serves no artifact"
+        return "it serves no artifact", ""
     if not record.worker_grpc_endpoint:
-        return "it gives no worker endpoint"
+        return "it gives no worker endpoint", ""
     if artifact_id and record.artifact.artifact_id != artifact_id:
-        return f"it serves artifact {record.artifact.artifact_id}"
+        return f"it serves artifact {record.artifact.artifact_id}", _WANTED_HINT
     if node_rank is not None and record.artifact.node_rank != node_rank:
-        return f"its node rank is {record.artifact.node_rank}, asked for is {node_rank}"
+        there = record.artifact.node_rank
+        return f"its node rank is {there}, asked for is {node_rank}", _WANTED_HINT
     if not accelerators_compatible(accelerator, record.accelerator):
-        return f"accelerator is {record.accelerator}, here it is {accelerator}"
-    return ""
+        reason = f"accelerator is {record.accelerator}, here it is {accelerator}"
+        return reason, _ACCELERATOR_HINT
+    return "", ""
 
 
 def _endpoint(stored: StoredWorker) -> ArtifactSourceEndpoint:
@@ -154,9 +163,9 @@ def _endpoint(stored: StoredWorker) -> ArtifactSourceEndpoint:
 def _nothing_found(
     client: CentralClient, identity: SourceIdentity, reasons: dict[str, str], hint: str | None
 ) -> NoSourceError | IncompatibleSourceError:
-    what = f"{identity.mx_source_type.name} of model {identity.model_name!r}"
+    what = f"the {kind_name_of(identity)} cache of model {identity.model_name!r}"
     if not reasons:
-        reasons = _near_misses(client, identity)
+        reasons, hint = _near_misses(client, identity)
     if not reasons:
         return NoSourceError(f"no ready source serves {what}")
     listed = "; ".join(f"{source}: {reason}" for source, reason in reasons.items())
@@ -165,12 +174,15 @@ def _nothing_found(
     )
 
 
-def _near_misses(client: CentralClient, identity: SourceIdentity) -> dict[str, str]:
+def _near_misses(
+    client: CentralClient, identity: SourceIdentity
+) -> tuple[dict[str, str], str | None]:
     """Explain ready sources of the same model and kind by the fields that differ."""
     query = SourceQuery(
         status=SourceStatus.READY, model_name=identity.model_name, limit=MAX_EXPLAINED
     )
     reasons: dict[str, str] = {}
+    hint: str | None = None
     for ref in client.list_sources(query):
         stored = client.get_metadata(ref.mx_source_id, ref.worker_id)
         if stored is None or not same_kind(identity, stored.identity):
@@ -182,5 +194,8 @@ def _near_misses(client: CentralClient, identity: SourceIdentity) -> dict[str, s
                 for name, (ours, theirs) in differences.items()
             )
         else:
-            reasons[_label(ref)] = "its worker rank is not the one asked for"
-    return reasons
+            reasons[_label(ref)] = (
+                f"its worker rank is {stored.record.worker_rank}, which is not the one asked for"
+            )
+            hint = _WANTED_HINT
+    return reasons, hint

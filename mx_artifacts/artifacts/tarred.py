@@ -39,7 +39,7 @@ from mx_artifacts.install.installer import install_artifact
 from mx_artifacts.install.present import find_installed
 from mx_artifacts.install.workspace import check_target
 from mx_artifacts.kinds.base import CacheKind
-from mx_artifacts.kinds.registry import kind_of
+from mx_artifacts.kinds.registry import kind_of, name_of_type
 from mx_artifacts.observability.events import Event, EventSink, drop
 from mx_artifacts.transfer.engine import fetch_artifact
 from mx_artifacts.transport.base import Transport
@@ -259,8 +259,9 @@ class TarredP2PArtifactTransfer:
         """
         if staged.manifest.mx_source_type is not self.mx_source_type:
             raise ManifestInvalidError(
-                f"artifact {staged.source.artifact_id} is a "
-                f"{staged.manifest.mx_source_type.name}, not a {self.mx_source_type.name}"
+                f"artifact {staged.source.artifact_id} is of kind "
+                f"{name_of_type(staged.manifest.mx_source_type)}, not "
+                f"{name_of_type(self.mx_source_type)}"
             )
         bundles = {path.rsplit("/", 1)[-1]: file for path, file in staged.files.items()}
         pairs = []

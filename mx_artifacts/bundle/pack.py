@@ -216,7 +216,7 @@ class _Packer:
         changed_at = max(m.stamp.ctime_ns for m in members if not m.is_dir) / 1e9
         age_seconds = self._clock.now() - changed_at
         # From the future: a file server's clock is ahead, and tells nothing.
-        return age_seconds if age_seconds > -_FRESH_SECONDS else math.inf
+        return age_seconds if age_seconds > -MIN_AGE_SECONDS else math.inf
 
     def _write_file(self, member: SourceMember) -> EntryFile:
         try:

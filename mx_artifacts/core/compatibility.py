@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from enum import IntEnum
+
 from mx_artifacts.core.identity import KIND_PARAMETER, SourceIdentity
+
+ACCELERATORS = ("cuda", "rocm", "xpu", "cpu")
+"""The families that a node can find out about itself."""
 
 
 def accelerators_compatible(target: str, source: str) -> bool:
@@ -26,13 +31,19 @@ def identity_differences(
 ) -> dict[str, tuple[str, str]]:
     """Return {field: (ours, theirs)} of the fields that give two identities different ids.
 
-    Extra parameters are named `extra_parameters.KEY`; a value that is not stated is "".
+    Extra parameters are named `extra_parameters.KEY`; a value that is not stated is "", and one of
+    an enum its name in lower case.
     """
 
     def flat(identity: SourceIdentity) -> dict[str, str]:
         values = identity.as_dict()
         extras = values.pop("extra_parameters")
         flattened = {name: str(value) for name, value in values.items()}
+        for name in values:
+            if isinstance(value := getattr(identity, name), IntEnum):
+                flattened[name] = value.name.lower()
+        if not identity.backend_framework:
+            flattened["backend_framework"] = ""
         flattened |= {f"extra_parameters.{key.lower()}": extras[key] for key in sorted(extras)}
         return flattened
 

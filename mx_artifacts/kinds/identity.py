@@ -83,13 +83,12 @@ def probe_identity(
         ConfigurationError: fields that are neither probed nor stated, all of them named with what
             was tried; or an override that makes no sense; or the reference has no such kind.
     """
-    if not model_name.strip():
-        raise ConfigurationError("the model has no name", hint="state one with --model")
+    model_name = settings.parse_or_refuse(settings.parse_model_name, model_name, "the model's name")
     # Overrides are read before the cache, whose key must not depend on their order.
     stated = tuple(sorted(read_overrides(overrides).items()))
     env = settings.environment() if env is None else env
     here = tuple(sorted(env.items()))
-    return _probe_once(kind, model_name.strip(), stated, here, device_index, profile)
+    return _probe_once(kind, model_name, stated, here, device_index, profile)
 
 
 @functools.lru_cache(maxsize=64)

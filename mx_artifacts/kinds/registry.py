@@ -106,6 +106,12 @@ def get_kind(name: str) -> CacheKind:
     raise ConfigurationError(f"cache kind {name!r} is not known", hint=f"give one of {known}")
 
 
+def name_of_type(source_type: SourceType) -> str:
+    """Return the name of the kind with this number on the wire; the wire's, if it is no cache."""
+    names = {kind.source_type: kind.name for kind in _KINDS}
+    return names.get(source_type, source_type.name.lower())
+
+
 def kind_of(source_type: SourceType) -> CacheKind:
     """Return the kind that owns this number on the wire.
 
@@ -125,5 +131,4 @@ def kind_name_of(identity: SourceIdentity) -> str:
     """Return the name of the kind that a source serves; its type's, if that is no cache."""
     if stated := identity.extra_parameters.get(KIND_PARAMETER):
         return stated
-    names = {kind.source_type: kind.name for kind in _KINDS}
-    return names.get(identity.mx_source_type, identity.mx_source_type.name.lower())
+    return name_of_type(identity.mx_source_type)

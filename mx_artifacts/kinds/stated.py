@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from mx_artifacts import settings
 from mx_artifacts.core.identity import KIND_PARAMETER
 from mx_artifacts.errors import ConfigurationError
 from mx_artifacts.kinds.base import ABSENT, SIZES
@@ -28,19 +29,23 @@ def read_overrides(overrides: Mapping[str, str]) -> dict[str, str]:
     """
     stated: dict[str, str] = {}
     for key, value in overrides.items():
-        name = key.strip().lower()
+        name = settings.parse_or_refuse(settings.parse_utf8, key.strip().lower(), "identity value")
         if name in _NOT_FOR_USERS or not name:
             raise ConfigurationError(
                 f"{key!r} cannot be stated as an identity value", hint=_NOT_FOR_USERS.get(name)
             )
         if name in stated:
-            raise ConfigurationError(f"identity value {name} is stated twice")
+            raise ConfigurationError(
+                f"identity value {name} is stated twice",
+                hint=f"state {name} once; case does not matter in its name",
+            )
         stated[name] = _read_value(name, value.strip())
     return stated
 
 
 def _read_value(name: str, value: str) -> str:
     """Check a stated value; return it in the form in which equal things are equal."""
+    value = settings.parse_or_refuse(settings.parse_utf8, value, f"identity value {name}")
     if not value or value.lower() == "unknown":
         raise ConfigurationError(
             f"identity value {name} is {value!r}, but unknown must not match unknown",
@@ -48,14 +53,16 @@ def _read_value(name: str, value: str) -> str:
         )
     if name in SIZES and not (re.fullmatch(r"[0-9]{1,10}", value) and int(value) <= _UINT32_MAX):
         raise ConfigurationError(
-            f"identity value {name} is {value!r}, but should be a whole number"
+            f"identity value {name} is {value!r}, but should be a whole number",
+            hint=f"state how many ranks there are: --identity {name}=1",
         )
     if name == "backend_framework":
         known = NAME_OF_FRAMEWORK.values()
         value = value.lower().replace("-", "_")
         if value not in known:
             raise ConfigurationError(
-                f"identity value {name} is {value!r}, but should be one of {', '.join(known)}"
+                f"identity value {name} is {value!r}, but should be one of {', '.join(known)}",
+                hint=f"state one of them; {ABSENT}: no engine",
             )
     if name == "gpu_arch":
         # As compilers write it (sm_90), and as it is compared (sm90). A letter stays: sm90a has

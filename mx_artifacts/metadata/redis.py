@@ -104,7 +104,7 @@ def _connect(url: str) -> tuple[Redis, str]:
     except (ValueError, TypeError) as error:
         raise ConfigurationError(
             f"the Redis URL makes no sense ({error}); it should be {expected}",
-            hint="set REDIS_URL, or MX_REDIS_HOST and MX_REDIS_PORT",
+            hint="correct --backend or MX_METADATA_BACKEND; of the backend `redis`, REDIS_URL",
         ) from None
     address = f"{parts.hostname}:{parts.port or 6379}/{parts.path.strip('/') or 0}"
     return Redis.from_pool(pool), address

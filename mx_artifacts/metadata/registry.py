@@ -27,7 +27,7 @@ def _redis(url: str) -> MetadataBackend:
     except ImportError as error:
         raise ConfigurationError(
             f"the metadata backend is Redis, but its client cannot be imported: {error}",
-            hint="pip install 'mx-artifacts[redis]'",
+            hint="pip install redis",
         ) from error
     return RedisBackend(url)
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from mx_artifacts.clock import Clock
 
+SLOW_HINT = "allow more with --timeout (MX_TRANSFER_TIMEOUT), or see what slows the network down"
+
 
 class Deadline:
     """A point in time, `seconds` from now. Thread-safe."""

@@ -18,7 +18,7 @@ from mx_artifacts.errors import (
 )
 from mx_artifacts.memory.pool import BufferPool
 from mx_artifacts.observability.events import Event, EventSink, drop
-from mx_artifacts.transfer.deadline import Deadline
+from mx_artifacts.transfer.deadline import SLOW_HINT, Deadline
 from mx_artifacts.transfer.pipeline import Pipeline, Target
 from mx_artifacts.transfer.plan import check_header, check_tables, target_names
 from mx_artifacts.transfer.staging import StagedFiles
@@ -107,7 +107,8 @@ def _plan(
         if deadline.passed:
             raise ReadTimeoutError(
                 f"source {client.endpoint} gave {len(chunks)} of {chunk_count} entries of its "
-                f"chunk table in {deadline.budget_seconds:g} s"
+                f"chunk table in {deadline.budget_seconds:g} s",
+                hint=SLOW_HINT,
             )
     return check_tables(header, chunks, artifact_id)
 

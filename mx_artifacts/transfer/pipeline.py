@@ -27,7 +27,7 @@ from mx_artifacts.errors import (
 )
 from mx_artifacts.memory.pool import BufferPool, PooledBuffer
 from mx_artifacts.observability.events import Event, EventSink
-from mx_artifacts.transfer.deadline import Deadline
+from mx_artifacts.transfer.deadline import SLOW_HINT, Deadline
 from mx_artifacts.transfer.plan import check_lease
 from mx_artifacts.transport.base import Peer, PendingRead, Transport
 
@@ -165,7 +165,8 @@ class Pipeline:
     def _too_late(self) -> ReadTimeoutError:
         return ReadTimeoutError(
             f"{self._target.deadline.budget_seconds:g} s were not enough to receive from "
-            f"source {self._target.client.endpoint}"
+            f"source {self._target.client.endpoint}",
+            hint=SLOW_HINT,
         )
 
     def _receive(self, chunk: ManifestChunk) -> None:

@@ -57,6 +57,8 @@ def _load_bindings() -> Any:
     """
     # UCX writes its log to stdout, which belongs to the program; it reads this when it is loaded.
     settings.set_environment_default("UCX_LOG_FILE", "stderr")
+    # UCX takes SIGHUP for its own debugging, and with it a process's end with its terminal.
+    settings.set_environment_default("UCX_DEBUG_SIGNO", "0")
     packages = ["nixl_cu13", "nixl_cu12", "nixl"]
     if (_cuda_major() or 13) < 13:
         packages = ["nixl_cu12", "nixl_cu13", "nixl"]
@@ -101,8 +103,10 @@ def _start(agent_name: str, backend: str) -> NixlAgent:
     agent = nixl.nixlAgent(agent_name, config)
     plugins = agent.getAvailPlugins()
     if backend not in plugins:
+        usable = [name for name in settings.NIXL_BACKENDS if name in plugins]
         raise TransportUnavailableError(
-            f"NIXL has no backend {backend!r}; it has {', '.join(sorted(plugins)) or 'none'}",
+            f"NIXL has no backend {backend!r}; of those between nodes it has "
+            f"{', '.join(usable) or 'none'}",
             hint="set MX_NIXL_BACKEND to one of them, the same on both ends",
         )
     return NixlAgent(nixl, agent, agent.createBackend(backend, {}))

@@ -42,7 +42,8 @@ def create_transport(name: str, agent_name: str, *, nixl_backend: str = "UCX") -
     factory = _FACTORIES.get(name)
     if factory is None:
         raise ConfigurationError(
-            f"no transport is called {name!r}; known are {', '.join(_FACTORIES)}"
+            f"no transport is called {name!r}; known are {', '.join(_FACTORIES)}",
+            hint="set MX_TRANSPORT to one of them, or leave it unset",
         )
     return factory(agent_name, nixl_backend)
 
@@ -55,6 +56,12 @@ def open_transport() -> Transport:
     """
     # Pods may share host name and process id, so neither makes an agent's name unique.
     agent_name = f"mx-artifact-{socket.gethostname()}-{os.getpid()}-{uuid.uuid4().hex[:8]}"
-    return create_transport(
-        settings.TRANSPORT.read(), agent_name, nixl_backend=settings.NIXL_BACKEND.read()
-    )
+    name = settings.TRANSPORT.read()
+    transport = create_transport(name, agent_name, nixl_backend=settings.NIXL_BACKEND.read())
+    if not transport.properties.crosses_processes:
+        transport.close()
+        raise ConfigurationError(
+            f"MX_TRANSPORT is {name!r}, which no other process can read from",
+            hint="unset MX_TRANSPORT; this one is for tests within a process",
+        )
+    return transport

@@ -54,12 +54,16 @@ def _describe(error: grpc.RpcError) -> tuple[grpc.StatusCode, str]:
     return code, details or code.name
 
 
+def _is_a_stranger(code: grpc.StatusCode, details: str) -> bool:
+    # gRPC's words for a peer that speaks something else on an open port
+    return code is grpc.StatusCode.UNIMPLEMENTED or "Failed parsing HTTP/2" in details
+
+
 def error_from_central(error: grpc.RpcError, address: str) -> MxArtifactsError:
     """Translate a failed call to the central server at `address`."""
     code, details = _describe(error)
     where = f"central server {address}"
-    # gRPC's words for a peer that speaks something else on an open port
-    if code is grpc.StatusCode.UNIMPLEMENTED or "Failed parsing HTTP/2" in details:
+    if _is_a_stranger(code, details):
         return RemoteError(
             f"{where} is not a ModelExpress server: {details}",
             hint="check MX_SERVER_ADDRESS; something else listens there",
@@ -79,6 +83,11 @@ def error_from_worker(error: grpc.RpcError, endpoint: str) -> MxArtifactsError:
     """Translate a failed call to the source worker at `endpoint`."""
     code, details = _describe(error)
     where = f"source {endpoint}"
+    if _is_a_stranger(code, details):
+        return RemoteError(
+            f"{where} is not a ModelExpress worker: {details}",
+            hint="name where a source listens, as `mx-artifact sources list` shows it",
+        )
     if code is grpc.StatusCode.RESOURCE_EXHAUSTED:
         return NoFreeSlotError(f"{where} is busy: {details}")
     if code in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED):
@@ -87,6 +96,4 @@ def error_from_worker(error: grpc.RpcError, endpoint: str) -> MxArtifactsError:
         return PeerLostError(f"{where} did not answer in time")
     if code is grpc.StatusCode.NOT_FOUND:
         return RecordNotFoundError(f"{where}: {details}")
-    if code is grpc.StatusCode.UNIMPLEMENTED:
-        return RemoteError(f"{where} is not a ModelExpress worker: {details}")
     return RemoteError(f"{where} failed ({code.name}): {details}")

@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.nodes import Cluster
+from tests.support.nodes import Cluster, last_object
+from tests.support.processes import run_cli
 from tests.support.trees import read_tree
 
 NO_NIXL = """
@@ -112,11 +113,10 @@ def test_a_port_in_use_is_named(cluster: Cluster, cache: Path, strangers: dict[s
     ("env", "shim", "kind", "words", "hint"),
     [
         ({}, NO_NIXL, "TransportUnavailableError", "NIXL cannot be imported", "pip install nixl"),
-        ({"MX_NIXL_BACKEND": "X"}, "", "TransportUnavailableError", "'X'", "MX_NIXL_BACKEND"),
         ({"UCX_TLS": "X"}, "", "TransportUnavailableError", "UCX does not start", "UCX_TLS"),
         ({}, NO_MEMLOCK, "RegistrationError", "NIXL cannot register", "ulimit -l"),
     ],
-    ids=["no NIXL", "unknown backend", "no UCX", "no memlock"],
+    ids=["no NIXL", "no UCX", "no memlock"],
 )
 def test_a_data_plane_that_does_not_work_is_named(
     cluster: Cluster,
@@ -168,3 +168,40 @@ def test_a_bundle_root_that_cannot_be_used_is_named(
     assert (code, error["type"]) == (2, "UnusablePlaceError")
     assert blocked in error["message"]
     assert "--bundle-root" in error["hint"]
+
+
+def test_a_stranger_in_the_place_of_a_source_is_named(
+    cluster: Cluster, strangers: dict[str, str]
+) -> None:
+    places = {"a web server": 14, "the central server": 14, "nobody": 15}
+    addresses = {**strangers, "the central server": cluster.env["MX_SERVER_ADDRESS"]}
+    for place, code in places.items():
+        args = ("inspect", "--source", addresses[place], "--source-id", "s", "--format", "json")
+        done = run_cli(*args, env=cluster.env)
+        error = last_object(done.stderr)
+        assert done.returncode == error["exit_code"] == code
+        assert addresses[place] in error["message"]
+        assert "source" in error["hint"]
+        assert "another source will be used" not in error["hint"]
+
+
+def test_a_time_that_is_too_short_is_named(cluster: Cluster, cache: Path) -> None:
+    with cluster.source(cache):
+        code, error = cluster.fetch(cluster.directory / "cold", "--timeout", "1ms")
+    assert code == 15
+    assert "another source" not in error["hint"]
+
+
+@pytest.mark.parametrize("name", ["foo", "inproc"])
+def test_a_transport_that_other_nodes_do_not_reach(
+    cluster: Cluster, cache: Path, name: str
+) -> None:
+    code, error = cluster.publish(cache, MX_TRANSPORT=name)
+    assert (code, error["type"]) == (2, "ConfigurationError")
+    assert "MX_TRANSPORT" in error["hint"]
+    assert not (cluster.directory / "sealed").exists()
+
+
+def test_not_to_wait(cluster: Cluster) -> None:
+    code, error = cluster.fetch(cluster.directory / "cold", "--wait", "0")
+    assert (code, error["type"]) == (10, "NoSourceError")

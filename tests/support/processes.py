@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-COMMAND = (sys.executable, "-m", "mx_artifact_cli.main")
+COMMAND = (sys.executable, "-m", "mx_artifact_cli")
 DEADLINE_SECONDS = 120.0
 """Generous: a loaded machine of two cores is no failure."""
 

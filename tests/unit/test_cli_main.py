@@ -95,6 +95,18 @@ def test_reasons_attempts_and_failures_are_told(
         assert key in run("fake", "--format=jsonl").error
 
 
+def test_a_cause_that_the_message_tells_is_not_told_again(
+    run: RunCli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    attempts = [("10.0.0.1:6555", PeerLostError("gone")), ("b:1", PeerLostError("silent"))]
+    fail_with(TransferFailedError("none: 10.0.0.1:6555: gone", attempts=attempts), monkeypatch)
+    first, second, hint = run("fake").err.splitlines()
+    assert first == "error: none: 10.0.0.1:6555: gone"
+    assert second == "  b:1: silent"
+    assert hint.startswith("next: ")
+    assert len(run("fake", "--format", "json").error["attempts"]) == 2
+
+
 def test_failed_kinds_are_a_part_or_all(run: RunCli, monkeypatch: pytest.MonkeyPatch) -> None:
     causes = {"triton": NoSourceError("none"), "inductor": PeerLostError("gone")}
     fail_with(KindsFailedError(causes, total=3), monkeypatch)
@@ -214,7 +226,7 @@ def test_a_reader_that_leaves_is_not_complained_about() -> None:
     os.close(read)
     with os.fdopen(write, "w") as stdout:
         ended = subprocess.run(
-            [sys.executable, "-m", "mx_artifact_cli.main", "serve", "--help"],
+            [sys.executable, "-m", "mx_artifact_cli", "serve", "--help"],
             stdout=stdout,
             stderr=subprocess.PIPE,
             text=True,

@@ -162,7 +162,7 @@ def test_a_root_without_a_path_is_refused() -> None:
     "args",
     [
         ("fetch-and-install", "--kind", "triton", "--model", "m", "--wait", "soon"),
-        ("fetch-and-install", "--kind", "triton", "--model", "m", "--lock-timeout", "0"),
+        ("fetch-and-install", "--kind", "triton", "--model", "m", "--lock-timeout", "-1"),
         ("fetch-and-install", "--kind", "triton", "--model", "m", "--worker-rank", "-1"),
         ("publish", "--kind", "triton", "--model", "m", "--node-rank", str(2**32)),
         ("publish", "--kind", "triton", "--model", "m", "--chunk-size", "5GiB"),

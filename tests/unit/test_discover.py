@@ -102,18 +102,25 @@ def test_a_record_that_vanished_is_passed_over() -> None:
 
 
 @pytest.mark.parametrize(
-    ("record", "because"),
+    ("record", "because", "hint"),
     [
-        (source("a", artifact=None), "serves no artifact"),
-        (source("a", worker_grpc_endpoint=""), "no worker endpoint"),
-        (source("a", accelerator="xpu"), "accelerator is xpu, here it is cuda"),
-        (source("a", node_rank=3), "node rank is 3"),
+        (source("a", artifact=None), "serves no artifact", ""),
+        (source("a", worker_grpc_endpoint=""), "no worker endpoint", ""),
+        (source("a", accelerator="xpu"), "accelerator is xpu, here it is cuda", "--accelerator"),
+        (source("a", node_rank=3), "node rank is 3", "no rank"),
+        (source("a", artifact=ArtifactSummary("x", 1, 1, 1, 0)), "serves artifact x", "no rank"),
+        (source("a", worker_rank=3), "worker rank is 3", "no rank"),
     ],
 )
-def test_reasons_are_named(record: StoredWorker, because: str) -> None:
+@pytest.mark.parametrize("listed_accelerator", [None, ""])
+def test_reasons_are_named(
+    record: StoredWorker, because: str, hint: str, listed_accelerator: str | None
+) -> None:
+    records = Records([record], list_accelerator=listed_accelerator)
     with pytest.raises(IncompatibleSourceError, match=because) as caught:
-        found(Records([record]), accelerator="cuda", node_rank=0)
+        found(records, accelerator="cuda", node_rank=0, worker_rank=0, artifact_id="artifact-a")
     assert list(caught.value.reasons) == [f"{record.mx_source_id}/a"]
+    assert hint in caught.value.hint()
 
 
 def test_a_root_that_a_cache_cannot_be_adapted_to() -> None:
@@ -147,7 +154,7 @@ def test_a_near_miss_names_the_field_that_differs() -> None:
     ],
 )
 def test_nobody_serves_this(stored: list[StoredWorker]) -> None:
-    with pytest.raises(NoSourceError, match="TRITON_CACHE of model 'm'"):
+    with pytest.raises(NoSourceError, match="the triton cache of model 'm'"):
         discover_artifact_source(cast(CentralClient, Records(stored)), HERE)
 
 

@@ -4,11 +4,20 @@ from __future__ import annotations
 
 import re
 
+import pytest
+
 from mx_artifacts import errors
 
 
 def _tree(kind: type[errors.MxArtifactsError]) -> set[str]:
     return {kind.__name__}.union(*(_tree(sub) for sub in kind.__subclasses__()))
+
+
+_WITHOUT_OWN_HINT = {
+    "MxArtifactsError",  # where it is raised itself, its hint is given
+    *("TransferFailedError", "KindsFailedError"),  # tell those of their causes
+    *("LoadError", "StrategySkipped", "StrategyFailed"),  # the loader goes on by itself
+}
 
 
 def test_the_module_page_lists_every_class() -> None:
@@ -19,6 +28,13 @@ def test_the_module_page_lists_every_class() -> None:
 def test_hint_defaults_to_the_class_and_can_be_replaced() -> None:
     assert "publish" in errors.NoSourceError("x").hint()
     assert errors.NoSourceError("x", hint="do y").hint() == "do y"
+
+
+@pytest.mark.parametrize("name", sorted(_tree(errors.MxArtifactsError)))
+def test_every_error_has_a_next_step(name: str) -> None:
+    if name in _WITHOUT_OWN_HINT:
+        return
+    assert getattr(errors, name)("x").hint()
 
 
 def test_a_failed_transfer_tells_what_its_last_cause_tells() -> None:

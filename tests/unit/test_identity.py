@@ -125,3 +125,14 @@ def test_differences_name_fields_and_extras() -> None:
         "gpu_arch": ("sm90", "sm120"),
         "extra_parameters.triton_key": ("", "x"),
     }
+
+
+def test_differences_name_enums() -> None:
+    ours = TRITON.with_fields(backend_framework=BackendFramework.VLLM)
+    theirs = TRITON.with_fields(
+        backend_framework=BackendFramework.UNKNOWN, mx_source_type=SourceType.TILELANG_CACHE
+    )
+    assert identity_differences(ours, theirs) == {
+        "backend_framework": ("vllm", ""),
+        "mx_source_type": ("triton_cache", "tilelang_cache"),
+    }

@@ -140,8 +140,38 @@ def test_unknown_cannot_be_stated(node, value):
 
 
 def test_a_model_without_a_name_is_refused(node):
-    with pytest.raises(ConfigurationError, match="no name"):
+    with pytest.raises(ConfigurationError, match="model's name is ' '"):
         probe_identity(get_kind("triton"), model_name=" ", env={})
+
+
+@pytest.mark.parametrize("name", ["x" * 1025, "a\nb", "a\x00b", "a\x7f", "\udcff\udcfe"])
+def test_a_model_name_that_others_cannot_read_is_refused(node, name):
+    with pytest.raises(ConfigurationError, match="model's name is") as caught:
+        probe_identity(get_kind("triton"), model_name=name, env={})
+    assert len(str(caught.value)) < 500
+
+
+@pytest.mark.parametrize("stated", [{"revision": "\udcff"}, {"extra\udcff": "1"}])
+def test_identity_values_that_are_not_utf_8_are_refused(node, stated):
+    with pytest.raises(ConfigurationError, match="UTF-8"):
+        make("triton", **stated)
+
+
+@pytest.mark.parametrize(
+    "stated",
+    [
+        {"tensor_parallel_size": "abc"},
+        {"backend_framework": "mlc"},
+        {"gpu_arch": "unknown"},
+        {"extra": "1", "EXTRA": "1"},
+        {"model_name": "m"},
+        {"": "1"},
+    ],
+)
+def test_a_refused_identity_value_has_a_next_step(node, stated):
+    with pytest.raises(ConfigurationError) as caught:
+        make("triton", **stated)
+    assert caught.value.hint()
 
 
 # --- a CPU-only torch ----------------------------------------------------------------------------

@@ -96,7 +96,7 @@ def test_without_nixl_each_cause_is_named(
 
 
 def test_a_missing_backend_is_no_mere_warning(imported: list[str]) -> None:
-    with pytest.raises(TransportUnavailableError, match="'LIBFABRIC'; it has POSIX, UCX"):
+    with pytest.raises(TransportUnavailableError, match=r"'LIBFABRIC'; .* has UCX$"):
         nixl.start_agent("a", "LIBFABRIC", 10.0)
 
 

@@ -80,3 +80,24 @@ def test_every_setting_has_a_name_of_its_own_and_a_meaning() -> None:
     assert all(s.meaning for s in settings.SETTINGS)
     for setting in settings.SETTINGS:
         setting.read(env={})  # the default is readable
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"), [("0", 0.0), ("0s", 0.0), ("0.0 s", 0.0), ("5", 5.0), ("1m", 60.0)]
+)
+def test_not_to_wait_is_a_wait(text: str, seconds: float) -> None:
+    assert settings.parse_wait(text) == seconds
+
+
+@pytest.mark.parametrize("text", ["", "-1", "soon", "8d"])
+def test_a_bad_wait_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="do not wait"):
+        settings.parse_wait(text)
+
+
+@pytest.mark.parametrize("setting", settings.SETTINGS, ids=lambda setting: setting.name)
+def test_no_setting_takes_what_the_wire_cannot_carry(setting: settings.Setting[object]) -> None:
+    if setting is settings.BUNDLE_ROOT or setting.name.endswith("_DIR"):
+        return  # a path may be any bytes
+    with pytest.raises(ConfigurationError, match=setting.name):
+        setting.read("\udcff:1")

@@ -40,7 +40,7 @@ def command(output: Output, wanted: tuple[str, ...], keep: bool) -> None:
     caches; fetches and installs them elsewhere; runs the same again there. Both nodes are
     directories of this machine. It fails if anything is compiled the second time.
     """
-    from mx_artifact_cli.demo.requirements import check_compiler, runnable_kinds
+    from mx_artifact_cli.demo.requirements import MODULES, check_compiler, runnable_kinds
     from mx_artifact_cli.demo.scenario import Scenario
 
     environment = settings.environment()
@@ -48,14 +48,15 @@ def command(output: Output, wanted: tuple[str, ...], keep: bool) -> None:
     if "inductor" in kinds:
         check_compiler(environment)
     for kind in missing:
-        output.note(f"{kind} is left out: it is not installed (pip install 'mx-artifacts[demo]')")
+        output.note(f"{kind} is left out: it is not installed (pip install {MODULES[kind]})")
     with _workplace(output, keep) as (directory, processes):
         if keep:
-            output.note(f"everything is kept in {directory}")
+            # Now, since whoever looks into the logs does so after a failure.
+            output.notice(f"everything is kept in {directory}", {"directory": directory})
         comparisons = Scenario(directory, kinds, processes, environment, output.note).play()
     for comparison in comparisons:
         comparison.check()
-    _show(output, comparisons)
+    _show(output, comparisons, directory if keep else None)
 
 
 @contextlib.contextmanager
@@ -82,7 +83,7 @@ def _workplace(output: Output, keep: bool) -> Iterator[tuple[Path, Processes]]:
         yield directory, processes
 
 
-def _show(output: Output, comparisons: list[Comparison]) -> None:
+def _show(output: Output, comparisons: list[Comparison], kept: Path | None) -> None:
     output.table(
         ["kind", "jobs", "hits", "misses", "cold", "warm", "speed-up", "moved"],
         [
@@ -99,4 +100,5 @@ def _show(output: Output, comparisons: list[Comparison]) -> None:
             for each in comparisons
         ],
     )
-    output.result({"kinds": [each.as_dict() for each in comparisons]})
+    result: dict[str, object] = {"kinds": [each.as_dict() for each in comparisons]}
+    output.result(result | ({"directory": kept} if kept else {}))

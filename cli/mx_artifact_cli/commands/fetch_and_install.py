@@ -25,7 +25,7 @@ from mx_artifacts.errors import (
     MxArtifactsError,
     NoSourceError,
 )
-from mx_artifacts.settings import parse_duration, parse_text
+from mx_artifacts.settings import parse_artifact_id, parse_wait
 
 if TYPE_CHECKING:
     from mx_artifacts.artifacts.protocol import ArtifactSourceEndpoint
@@ -48,7 +48,9 @@ _ALL_HERE = "all of it was here already"
 @options.root_option
 @options.server_option
 @parsed_option(
-    "--wait", parse_duration, "How long to wait for a source that is not there yet, such as 60s."
+    "--wait",
+    parse_wait,
+    "How long to wait for a source that is not there yet, such as 60s; 0: not at all.",
 )
 @click.option("--dry-run", is_flag=True, help="Say what would happen; fetch and change nothing.")
 @click.option(
@@ -59,7 +61,7 @@ _ALL_HERE = "all of it was here already"
     is_flag=True,
     help="Go on where the source's cache root differs and the cache cannot be adapted to this one.",
 )
-@parsed_option("--artifact-id", parse_text, "Take this artifact only.")
+@parsed_option("--artifact-id", parse_artifact_id, "Take this artifact only.")
 @options.worker_rank_option("Take sources of this worker rank only.")
 @options.node_rank_option("Take sources of this node rank only.")
 @options.accelerator_option

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from dataclasses import asdict
 from pathlib import Path
-from typing import BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import click
 
@@ -16,8 +16,11 @@ from mx_artifact_cli.options import Verb, parsed_option
 from mx_artifact_cli.output import Output
 from mx_artifact_cli.text import count_of, format_bytes
 from mx_artifacts import settings
-from mx_artifacts.errors import ConfigurationError, RecordNotFoundError
-from mx_artifacts.settings import parse_address, parse_text
+from mx_artifacts.errors import BundleError, ConfigurationError, RecordNotFoundError
+from mx_artifacts.settings import parse_address, parse_artifact_id, parse_text
+
+if TYPE_CHECKING:
+    from mx_artifacts.bundle.scan import BundleMember
 
 _READ_BYTES = 1024 * 1024
 
@@ -28,7 +31,9 @@ _READ_BYTES = 1024 * 1024
 )
 @parsed_option("--source-id", parse_text, "Ask a source of this id what it serves.")
 @parsed_option("--worker-id", parse_text, "This worker of the source; default: the first.")
-@parsed_option("--artifact-id", parse_text, "This artifact; default: the one that is announced.")
+@parsed_option(
+    "--artifact-id", parse_artifact_id, "This artifact; default: the one that is announced."
+)
 @parsed_option(
     "--source", parse_address, "Where the source listens; default: as the central server says."
 )
@@ -53,6 +58,8 @@ def command(
             hint="see `mx-artifact sources list` for source ids",
         )
     if bundle is not None:
+        if not bundle.is_file():  # reading would wait for a writer, or never end
+            raise ConfigurationError(f"{bundle} is no regular file", hint="name a bundle's file")
         _inspect_bundle(output, bundle)
     elif source_id is not None:
         if source is None:
@@ -63,19 +70,12 @@ def command(
 def _inspect_bundle(output: Output, path: Path) -> None:
     from mx_artifacts.bundle.scan import scan_bundle
 
-    with path.open("rb") as file:
-        members = scan_bundle(file)
-        described = [
-            {
-                "path": member.path,
-                "type": "directory" if member.is_dir else "file",
-                "size": member.size,
-                "mode": f"{member.mode:04o}",
-                "mtime_ns": member.mtime_ns,
-                "sha256": None if member.is_dir else _digest(file, member.offset, member.size),
-            }
-            for member in members
-        ]
+    try:
+        with path.open("rb") as file:
+            members = scan_bundle(file)
+            described = [_member_object(file, member) for member in members]
+    except OSError as error:
+        raise BundleError(f"{path} cannot be read: {error.strerror}") from error
     for member in described:
         output.record("member", member)
     output.table(
@@ -108,6 +108,17 @@ def _inspect_bundle(output: Output, path: Path) -> None:
     )
 
 
+def _member_object(file: BinaryIO, member: BundleMember) -> dict[str, Any]:
+    return {
+        "path": member.path,
+        "type": "directory" if member.is_dir else "file",
+        "size": member.size,
+        "mode": f"{member.mode:04o}",
+        "mtime_ns": member.mtime_ns,
+        "sha256": None if member.is_dir else _digest(file, member.offset, member.size),
+    }
+
+
 def _digest(file: BinaryIO, offset: int, size: int) -> str:
     digest = hashlib.sha256()
     file.seek(offset)
@@ -135,6 +146,7 @@ def _announced(
 
 def _inspect_source(output: Output, endpoint: str, source_id: str, artifact_id: str) -> None:
     from mx_artifacts.client.worker import WorkerClient
+    from mx_artifacts.kinds.registry import name_of_type
     from mx_artifacts.transfer.plan import check_header, check_tables
 
     timeout_seconds = settings.SOURCE_QUERY_TIMEOUT.read()
@@ -147,7 +159,7 @@ def _inspect_source(output: Output, endpoint: str, source_id: str, artifact_id: 
         {
             "artifact": f"{header.artifact_id} (the tables hash to it)",
             "source": f"{source_id} at {endpoint}",
-            "type": manifest.mx_source_type.name.lower(),
+            "kind": name_of_type(manifest.mx_source_type),
             "size": format_bytes(manifest.total_size),
             "chunks": f"{chunk_count} of up to {format_bytes(manifest.chunk_size)}",
         }
@@ -160,6 +172,7 @@ def _inspect_source(output: Output, endpoint: str, source_id: str, artifact_id: 
             "endpoint": endpoint,
             "mx_source_id": source_id,
             "artifact_id": header.artifact_id,
+            "kind": name_of_type(manifest.mx_source_type),
             "manifest_version": manifest.manifest_version,
             "mx_source_type": manifest.mx_source_type.name.lower(),
             "chunk_size": manifest.chunk_size,

@@ -87,15 +87,15 @@ def command(
     profile: str,
     stated_roots: Sequence[tuple[str, Path]],
     server: str,
-    accelerator: str,
+    accelerator: str | None,
     require_ranks: int | None,
     **serving: Any,
 ) -> None:
     """Publish caches of this node and serve them.
 
-    Seals each kind's roots, announces them at the central server and serves them until SIGINT or
-    SIGTERM; then marks them stale and releases everything. Where several kinds are named and some
-    fail, the others are served and the exit code is 3.
+    Seals each kind's roots, announces them at the central server and serves them until SIGINT,
+    SIGTERM or SIGHUP; then marks them stale and releases everything. Where several kinds are named
+    and some fail, the others are served and the exit code is 3.
 
     With --ready-url it waits for the engine first, and with --settle until the roots do not change
     any more.
@@ -234,7 +234,7 @@ def _publish(
     publisher: ArtifactPublisher,
     selected: Selected,
     identities: Sequence[ProbedIdentity],
-    accelerator: str,
+    accelerator: str | None,
     require_ranks: int | None,
 ) -> dict[str, Any]:
     kind = selected.kind
@@ -342,4 +342,4 @@ def _announce(
         }
     )
     where = " (this machine only; --host for others)" if is_loopback(host) else ""
-    output.note(f"serving on {host}{where} until SIGINT or SIGTERM")
+    output.note(f"serving on {host}{where} until SIGINT, SIGTERM or SIGHUP")

@@ -35,7 +35,7 @@ def command(
 ) -> None:
     """Run the central server, which knows who serves what.
 
-    It prints its address when it is ready and runs until SIGINT or SIGTERM.
+    It prints its address when it is ready and runs until SIGINT, SIGTERM or SIGHUP.
     """
     import asyncio  # here, since it takes longer than the rest of a command line's start
 
@@ -53,7 +53,7 @@ def command(
     def on_ready(address: str) -> None:
         output.line(address)
         output.result({"address": address})
-        output.note("serving until SIGINT or SIGTERM")
+        output.note("serving until SIGINT, SIGTERM or SIGHUP")
 
     async def run() -> None:
         stop = asyncio.Event()

@@ -9,15 +9,15 @@ import click
 
 from mx_artifact_cli import options
 from mx_artifact_cli.connect import open_client
-from mx_artifact_cli.describe import identity_facts, identity_object
-from mx_artifact_cli.options import VerbGroup, parsed_option
+from mx_artifact_cli.describe import identity_facts, identity_object, shortened
+from mx_artifact_cli.options import VerbGroup, parsed_argument, parsed_option
 from mx_artifact_cli.output import Output
 from mx_artifact_cli.text import count_of, format_bytes, format_seconds
 from mx_artifacts.clock import SYSTEM_CLOCK
 from mx_artifacts.core.sources import SourceQuery, SourceStatus, StoredWorker
 from mx_artifacts.errors import RecordNotFoundError
 from mx_artifacts.kinds.registry import get_kind, kind_name_of
-from mx_artifacts.settings import parse_integer
+from mx_artifacts.settings import parse_integer, parse_model_name, parse_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -38,7 +38,7 @@ def command() -> None:
     metavar="KIND",
     help="Only sources of this cache kind.",
 )
-@click.option("--model", metavar="NAME", help="Only sources of this model.")
+@parsed_option("--model", parse_model_name, "Only sources of this model.", metavar="NAME")
 @click.option(
     "--status",
     type=click.Choice([s.name.lower() for s in SourceStatus]),
@@ -92,7 +92,7 @@ def _row(stored: StoredWorker) -> tuple[object, ...]:
         stored.worker_id,
         record.worker_rank,
         kind_name_of(stored.identity),
-        stored.identity.model_name,
+        shortened(stored.identity.model_name),
         record.status.name.lower(),
         _seen(stored),
         format_bytes(record.artifact.total_size) if record.artifact else "",
@@ -101,8 +101,8 @@ def _row(stored: StoredWorker) -> tuple[object, ...]:
 
 
 @command.command("show")
-@click.argument("source_id")
-@click.argument("worker_id", required=False)
+@parsed_argument("source_id", parse_text)
+@parsed_argument("worker_id", parse_text, required=False)
 @options.server_option
 @click.pass_obj
 def show_command(output: Output, source_id: str, worker_id: str | None, server: str) -> None:
@@ -176,7 +176,7 @@ def source_object(stored: StoredWorker) -> dict[str, Any]:
         "updated_at_ms": record.updated_at_ms,
         "endpoint": record.worker_grpc_endpoint,
         "accelerator": record.accelerator,
-        "topology": dict(record.topology),
+        "topology": dict(sorted(record.topology.items())),
         "source_load": record.source_load,
     }
     if artifact is not None:

@@ -16,7 +16,6 @@ from mx_artifact_cli.output import Output
 from mx_artifact_cli.selection import Selected, identify, select_kinds, warn_of_unchecked
 from mx_artifact_cli.text import count_of
 from mx_artifacts import settings
-from mx_artifacts.core.identity import BackendFramework
 from mx_artifacts.errors import ConfigurationError, ExitCode
 
 if TYPE_CHECKING:
@@ -28,7 +27,9 @@ if TYPE_CHECKING:
 @click.option(
     "--kind", "kind_name", cls=options.KindOption, metavar="KIND", required=True, help="Cache kind."
 )
-@click.option("--model", metavar="NAME", help="Model that the cache belongs to.")
+@options.parsed_option(
+    "--model", settings.parse_model_name, "Model that the cache belongs to.", metavar="NAME"
+)
 @options.identity_option
 @options.framework_option
 @options.arch_option
@@ -57,7 +58,7 @@ def command(
     device: int,
     profile: str,
     stated_roots: Sequence[tuple[str, Path]],
-    accelerator: str,
+    accelerator: str | None,
     server: str,
     vllm_factors: tuple[Path, Path] | None,
 ) -> None:
@@ -164,8 +165,6 @@ def _differences(kind: CacheKind, candidate: Candidate) -> list[dict[str, str]]:
     described = []
     for name, (ours, theirs) in candidate.differences.items():
         key = name.removeprefix("extra_parameters.")
-        if key == "backend_framework":
-            ours, theirs = (BackendFramework(int(number)).name.lower() for number in (ours, theirs))
         advice = advice_for(name)
         if not theirs and key in kind.strict_parameters:
             advice = "it was published under the reference's profile; try --profile reference"

@@ -25,10 +25,10 @@ def runnable_kinds(wanted: Sequence[str]) -> tuple[list[str], list[str]]:
     kinds = list(dict.fromkeys(wanted)) or list(MODULES)
     missing = [kind for kind in kinds if find_spec(MODULES[kind]) is None]
     if missing and (wanted or len(missing) == len(kinds)):
-        modules = " and ".join(MODULES[kind] for kind in missing)
+        modules = [MODULES[kind] for kind in missing]
         raise ConfigurationError(
-            f"the demo cannot compile: {modules} cannot be imported",
-            hint="install it (pip install 'mx-artifacts[demo]'), or run `make demo`",
+            f"the demo cannot compile: {' and '.join(modules)} cannot be imported",
+            hint=f"pip install {' '.join(modules)}, or run `make demo`",
         )
     return [kind for kind in kinds if kind not in missing], missing
 

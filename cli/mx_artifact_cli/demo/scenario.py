@@ -179,4 +179,4 @@ class Scenario:
 
 
 def _cli(verb: str) -> list[str]:
-    return [sys.executable, "-m", "mx_artifact_cli.main", verb, "--format", "jsonl"]
+    return [sys.executable, "-m", "mx_artifact_cli", verb, "--format", "jsonl"]

@@ -1,0 +1,105 @@
+"""Values that make no sense: exit code 2, named, bounded, with the next step, before any work."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from mx_artifact_cli.describe import identity_object, shortened
+from mx_artifacts.core.identity import SourceIdentity
+from mx_artifacts.errors import ConfigurationError
+from mx_artifacts.transport.registry import open_transport
+from tests.support.cli import RunCli, runner
+
+SERVER = ("--server", "127.0.0.1:1")  # nobody listens: whoever asks it ends with 14
+PUBLISH = ("publish", "--kind", "triton", *SERVER)
+FETCH = ("fetch-and-install", "--kind", "triton", *SERVER)
+WHY = ("why", "--kind", "triton", *SERVER)
+LIST = ("sources", "list", *SERVER)
+NOT_UTF8 = "\udcff\udcfe"
+
+
+@pytest.fixture(name="run")
+def _run(capsys: pytest.CaptureFixture[str]) -> RunCli:
+    return runner(capsys)
+
+
+@pytest.mark.parametrize("verb", [PUBLISH, FETCH, WHY, LIST], ids=lambda verb: verb[0])
+@pytest.mark.parametrize("name", [NOT_UTF8, "a\x1b[2J", "a\nb", "x" * 1025, " "])
+def test_a_model_name(verb: tuple[str, ...], name: str, run: RunCli) -> None:
+    ended = run(*verb, "--model", name, "--format", "json")
+    assert ended.code == 2
+    assert ended.error["message"].startswith("--model is ")
+    assert len(ended.error["message"]) < 500
+    assert ended.error["hint"]
+
+
+@pytest.mark.parametrize(
+    ("args", "named"),
+    [
+        ((*PUBLISH, "--model", "m", "--accelerator", "foo"), "--accelerator"),
+        ((*FETCH, "--model", "m", "--accelerator", "foo"), "--accelerator"),
+        ((*FETCH, "--model", "m", "--artifact-id", "abc"), "--artifact-id"),
+        (("inspect", "--source-id", "s", *SERVER, "--artifact-id", "abc"), "--artifact-id"),
+        (("inspect", "--source-id", NOT_UTF8, *SERVER), "--source-id"),
+        (("inspect", "--source-id", "s", *SERVER, "--worker-id", NOT_UTF8), "--worker-id"),
+        (("sources", "show", NOT_UTF8, *SERVER), "SOURCE_ID"),
+        (("sources", "show", "s", NOT_UTF8, *SERVER), "WORKER_ID"),
+        (("sources", "list", "--server", f"{NOT_UTF8}:1"), "--server"),
+        (("serve", "--host", NOT_UTF8), "--host"),
+        (("serve", "--backend", NOT_UTF8), "--backend"),
+    ],
+)
+def test_other_values(args: tuple[str, ...], named: str, run: RunCli) -> None:
+    ended = run(*args, "--format", "json")
+    assert ended.code == 2
+    assert named in ended.error["message"]
+    assert ended.error["hint"]
+
+
+@pytest.mark.parametrize("family", ["cuda", "CPU"])
+def test_an_accelerator_family_is_taken_in_any_case(family: str, run: RunCli) -> None:
+    assert run(*LIST).code == 14
+    stated = ("--identity", "gpu_arch=sm90", "--identity", "cuda_version=12")
+    stated += ("--identity", "triton_version=3", "--identity", "triton_key=k")
+    assert run(*FETCH, "--model", "m", *stated, "--accelerator", family).code == 14
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("MX_TRANSPORT", "foo"), ("MX_TRANSPORT", "inproc"), ("MX_NIXL_BACKEND", "GDS")],
+)
+def test_a_data_plane_that_does_not_reach_other_nodes(
+    name: str, value: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(name, value)
+    with pytest.raises(ConfigurationError, match=repr(value)) as caught:
+        open_transport()
+    assert name in caught.value.hint()
+
+
+def test_what_cannot_be_a_bundle(run: RunCli, tmp_path: Path) -> None:
+    fifo, text = tmp_path / "fifo", tmp_path / "text"
+    os.mkfifo(fifo)
+    text.write_text("root:x:0:0\n" * 100)
+    for path, code in (("/dev/zero", 2), (fifo, 2), (text, 12), ("/proc/self/mem", 12)):
+        ended = run("inspect", str(path), "--format", "json")
+        assert ended.code == code
+        assert "bundle" in ended.error["hint"]
+
+
+def test_a_redis_url_is_corrected_where_it_was_given(run: RunCli) -> None:
+    ended = run("serve", "--port", "0", "--backend", "redis://", "--format", "json")
+    assert ended.code == 2
+    assert "--backend" in ended.error["hint"]
+
+
+def test_facts_come_in_one_order_and_long_names_are_cut() -> None:
+    there = {"b": "1", "a": "2", "c": "3"}
+    identity = SourceIdentity(model_name="x" * 3000, extra_parameters=there)
+    again = identity.with_fields(extra_parameters=dict(sorted(there.items())))
+    assert json.dumps(identity_object(identity)) == json.dumps(identity_object(again))
+    assert len(shortened(identity.model_name)) < 120
