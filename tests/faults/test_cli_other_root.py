@@ -16,6 +16,10 @@ STATED = {
     "gpu_arch": "sm90",
     "tvm_ffi_version": "0.1",
     "ninja_version": "1.13.0",
+    # The target has nothing on its PATH to find these with.
+    "cuda_home": "/usr/local/cuda",
+    "nvcc_version": "13.0",
+    "cxx_version": "c++ 12.2",
 }
 WORDS = (
     *("--kind", "tvm_ffi", "--framework", "vllm"),
