@@ -79,7 +79,6 @@ def test_nothing_native_runs_after_the_command(cluster: Cluster, tmp_path: Path)
 
 
 def test_the_end_of_the_terminal_stops_in_order(cluster: Cluster, cache: Path) -> None:
-    """UCX, once loaded, would take SIGHUP for itself."""
     with cluster.source(cache) as source:
         assert source.stop(signal.SIGHUP) == 0
         assert source.errors == ""

@@ -28,11 +28,14 @@ def blackhole() -> Iterator[socket.socket]:
 
 
 def test_a_fetch_that_is_interrupted_while_it_transfers(cluster: Cluster, tmp_path: Path) -> None:
-    """Its slot is free at once; otherwise the next target would wait for the lease's end."""
+    """Its slot is free at once; otherwise the next target would wait for the lease's end.
+
+    UCX, which is loaded by then, would take SIGHUP for itself.
+    """
     cache = warm_cache(tmp_path / "big", 2 << 20)
     leases = {"MX_ARTIFACT_LEASE_TTL_SECS": "7200"}
     with cluster.source(cache, *SLOW, **NO_RESIDENTS, **leases) as source:
-        for number in (signal.SIGTERM, signal.SIGINT):
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             with cluster.target(tmp_path / "cold") as target:
                 for _ in range(10):
                     assert target.expect("transfer.chunk")
