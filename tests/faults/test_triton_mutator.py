@@ -34,6 +34,7 @@ TRITON = get_kind("triton")
 
 @pytest.fixture(name="root")
 def _root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr(pack, "MIN_AGE_SECONDS", 0.05)  # above the clock's tick; less than a pause
     monkeypatch.setattr(pack, "_PATIENCE_SECONDS", 0.2)  # many packs; what is busy is left out
     for number in range(BUSY + CALM):
         write_group(tmp_path / "root", number, 0)
