@@ -274,6 +274,12 @@ def _setting(
     return setting
 
 
+def _bundle_root(env: Mapping[str, str]) -> Path:
+    """Give each user one, since whoever owns a directory can replace what others stage in it."""
+    suffix = f"-{os.geteuid()}" if os.geteuid() else ""
+    return Path(tempfile.gettempdir()) / f"modelexpress-artifacts{suffix}"
+
+
 _PORT = parse_integer(0, 65535)
 
 
@@ -364,10 +370,10 @@ CHUNK_SIZE = _setting(
 )
 BUNDLE_ROOT = _setting(
     "MX_ARTIFACT_BUNDLE_ROOT",
-    lambda env: Path(tempfile.gettempdir()) / "modelexpress-artifacts",
+    _bundle_root,
     parse_path,
     "staging of bundles",
-    default_text="$TMPDIR/modelexpress-artifacts",
+    default_text="$TMPDIR/modelexpress-artifacts; with -UID for users other than root",
 )
 STATE_DIR = _setting(
     "MX_STATE_DIR",

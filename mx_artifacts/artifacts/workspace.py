@@ -19,7 +19,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from mx_artifacts.errors import InstallError, NoSpaceError
+from mx_artifacts.errors import InstallError, NoSpaceError, UnusablePlaceError
 from mx_artifacts.install.place import check_place
 from mx_artifacts.install.space import NO_SPACE
 
@@ -30,8 +30,6 @@ _PURPOSES = ("bundle", "fetch")
 _OURS = re.compile(rf"(?:{'|'.join(_PURPOSES)})-.+-[a-z0-9_]{{8}}")
 """Our names, by `tempfile.mkdtemp`; operators may keep other things in the bundle root."""
 _HINT = "name a directory that this user may write to with --bundle-root or MX_ARTIFACT_BUNDLE_ROOT"
-
-_SHARED_MODE = 0o1777
 
 _held: dict[Path, int] = {}
 _held_lock = threading.Lock()
@@ -44,6 +42,15 @@ def check_bundle_root(bundle_root: Path) -> None:
         UnusablePlaceError: says why.
     """
     check_place(bundle_root, "the bundle root", _HINT)
+    with suppress(FileNotFoundError):
+        owner = bundle_root.stat().st_uid
+        if owner not in (0, os.geteuid()):
+            # An owner may rename what others have in it, also between verification and install.
+            raise UnusablePlaceError(
+                f"the bundle root {bundle_root} belongs to user {owner}, who could replace what "
+                "is staged there",
+                hint=_HINT,
+            )
 
 
 def make_workspace(bundle_root: Path, purpose: str, name: str) -> Path:
@@ -97,14 +104,10 @@ def sweep(bundle_root: Path) -> None:
 
 
 def _make_bundle_root(path: Path) -> None:
-    """Make it like /tmp, as users of one node share the default one; leave it if it is there.
-
-    All may make names in it, but only remove their own. What is in it `mkdtemp` keeps private.
-    """
+    """Make it for this user alone; leave it as it is if it is there."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with suppress(FileExistsError):
-        path.mkdir()
-        path.chmod(_SHARED_MODE)  # mkdir's own mode is cut by the umask
+        path.mkdir(0o700)
 
 
 def _hold(path: Path) -> bool:

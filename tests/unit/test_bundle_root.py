@@ -15,7 +15,7 @@ import pytest
 
 from mx_artifacts.artifacts import workspace
 from mx_artifacts.artifacts.workspace import make_workspace, remove_workspace, sweep
-from mx_artifacts.errors import InstallError, NoSpaceError
+from mx_artifacts.errors import InstallError, NoSpaceError, UnusablePlaceError
 
 
 def abandoned(bundle_root: Path, name: str = "bundle-triton-0abc_def") -> Path:
@@ -97,20 +97,19 @@ def test_a_file_system_without_locks(tmp_path: Path, monkeypatch: pytest.MonkeyP
     remove_workspace(path)
 
 
-def test_a_new_bundle_root_is_shared_and_what_is_in_it_is_private(tmp_path: Path) -> None:
-    theirs = tmp_path / "theirs"
-    theirs.mkdir(0o700)
-    previous = os.umask(0o077)
-    try:
-        held = [make_workspace(root, "fetch", "triton") for root in (tmp_path / "a/new", theirs)]
-    finally:
-        os.umask(previous)
-    assert stat.S_IMODE((tmp_path / "a/new").stat().st_mode) == 0o1777
-    assert stat.S_IMODE((tmp_path / "a").stat().st_mode) == 0o700
-    assert stat.S_IMODE(theirs.stat().st_mode) == 0o700
-    for path in held:
-        assert stat.S_IMODE(path.stat().st_mode) == 0o700
-        remove_workspace(path)
+def test_a_new_bundle_root_is_this_users_alone(tmp_path: Path) -> None:
+    path = make_workspace(tmp_path / "a" / "new", "fetch", "triton")
+    assert stat.S_IMODE((tmp_path / "a" / "new").stat().st_mode) == 0o700
+    assert stat.S_IMODE(path.stat().st_mode) == 0o700
+    remove_workspace(path)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a directory away")
+def test_a_bundle_root_of_another_user_is_refused(tmp_path: Path) -> None:
+    os.chown(tmp_path, 4242, -1)
+    with pytest.raises(UnusablePlaceError, match="belongs to user 4242"):
+        make_workspace(tmp_path, "fetch", "triton")
+    assert list(tmp_path.iterdir()) == []
 
 
 def as_user(uid: int, work: Callable[[], object]) -> int:
@@ -133,6 +132,8 @@ def test_users_share_a_bundle_root_and_leave_each_others_alone() -> None:
     with tempfile.TemporaryDirectory() as directory:  # tmp_path is closed to others
         os.chmod(directory, 0o777)
         shared = Path(directory, "shared")
+        shared.mkdir()
+        shared.chmod(0o1777)  # as an administrator would, like /tmp
         assert as_user(4242, lambda: make_workspace(shared, "bundle", "triton")) == 0
         (dead,) = shared.iterdir()
 
