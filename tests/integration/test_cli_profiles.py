@@ -157,9 +157,10 @@ def test_the_autotune_root_is_off_unless_stated(
     autotune = warm / ".cache" / "vllm" / "flashinfer_autotune_cache"
     autotune.mkdir(parents=True)
     (autotune / "rank0.json").write_text("{}")
-    module = warm / ".cache" / "flashinfer" / "1" / "90a" / "cached_ops" / "norm"
+    module = warm / ".cache" / "flashinfer" / "1" / "90a" / "cached_ops" / "norm_90a_cute_dsl"
     module.mkdir(parents=True)
-    (module / "norm.so").write_bytes(b"so")
+    (module / "norm.o").write_bytes(b"object")
+    (module / "meta.json").write_text('{"arch": "sm_90a"}')
     at_root = ("--root", f"flashinfer/autotune={autotune}")
     code, _, said = run(env, "publish", *kind, *at_root)
     assert code == 2
@@ -168,4 +169,4 @@ def test_the_autotune_root_is_off_unless_stated(
     with serving("publish", *kind, *bundles, env=env, logs=tmp_path) as publisher:
         (published,) = publisher.ready["published"]
         assert [root["name"] for root in published["roots"]] == ["flashinfer"]
-        assert published["files"] == 1
+        assert published["files"] == 2
