@@ -10,16 +10,26 @@ from __future__ import annotations
 
 import logging
 import os
-import re
 import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Generic, TypeVar
-from unicodedata import category
 
-from mx_artifacts.core.chunks import DEFAULT_CHUNK_SIZE_BYTES, MAX_CHUNK_SIZE_BYTES, MIB
+from mx_artifacts.core.chunks import DEFAULT_CHUNK_SIZE_BYTES, MIB
 from mx_artifacts.errors import ConfigurationError
+from mx_artifacts.parsing import (
+    parse_address,
+    parse_choice,
+    parse_chunk_size,
+    parse_duration,
+    parse_integer,
+    parse_or_refuse,
+    parse_path,
+    parse_size,
+    parse_text,
+    parse_utf8,
+)
 
 T = TypeVar("T")
 logger = logging.getLogger(__name__)
@@ -33,167 +43,6 @@ def environment() -> Mapping[str, str]:
 def set_environment_default(name: str, value: str) -> None:
     """Set a variable that a native library reads when it is loaded, unless the user has set it."""
     os.environ.setdefault(name, value)
-
-
-# --- parsers: text -> value, ValueError with what it should be ------------------------------------
-
-
-MAX_MODEL_NAME_LENGTH = 1024
-"""Characters; above the paths and repository names that engines take."""
-
-
-def parse_utf8(text: str) -> str:
-    """Accept any text, an empty one too, that the wire can carry."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        raise ValueError("text in UTF-8") from None
-    return text
-
-
-def parse_text(text: str) -> str:
-    """Accept any text that is not blank."""
-    if not text.strip():
-        raise ValueError("some text")
-    return parse_utf8(text.strip())
-
-
-def parse_model_name(text: str) -> str:
-    """Accept a model's name as others can read it: bounded, and without control characters."""
-    name = parse_text(text)
-    if len(name) > MAX_MODEL_NAME_LENGTH or any(category(c) == "Cc" for c in name):
-        raise ValueError(
-            f"a name of at most {MAX_MODEL_NAME_LENGTH} characters and no control characters"
-        )
-    return name
-
-
-def parse_artifact_id(text: str) -> str:
-    """Accept an artifact id; they are compared in lower case."""
-    if not re.fullmatch(r"[0-9a-f]{64}", text.strip().lower()):
-        raise ValueError("64 hexadecimal digits")
-    return text.strip().lower()
-
-
-def parse_path(text: str) -> Path:
-    """Accept a path; `~` is expanded."""
-    if not text.strip():
-        raise ValueError("a path")
-    try:
-        return Path(text.strip()).expanduser()
-    except RuntimeError:  # ~name of an unknown user
-        raise ValueError("a path in a home directory that exists") from None
-
-
-def parse_bool(text: str) -> bool:
-    """Accept 1/0, true/false, yes/no, on/off in any case."""
-    value = {
-        "1": True,
-        "true": True,
-        "yes": True,
-        "on": True,
-        "0": False,
-        "false": False,
-        "no": False,
-        "off": False,
-    }.get(text.strip().lower())
-    if value is None:
-        raise ValueError("1 or 0")
-    return value
-
-
-def parse_address(text: str) -> str:
-    """Accept host:port; an http:// or https:// prefix and a trailing slash are dropped."""
-    address = re.sub(r"^https?://", "", parse_utf8(text.strip())).rstrip("/")
-    host, separator, port = address.rpartition(":")
-    if not (separator and host and port.isdecimal() and 0 < int(port) < 65536):
-        raise ValueError("host:port")
-    return address
-
-
-_DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h)?")
-_DURATION_SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
-
-
-def parse_duration(text: str) -> float:
-    """Accept seconds, or a number with ms, s, m or h; returns seconds > 0."""
-    match = _DURATION.fullmatch(text.strip().lower())
-    seconds = float(match[1]) * _DURATION_SECONDS[match[2] or "s"] if match else 0.0
-    if not 0.0 < seconds <= 7 * 86400:
-        raise ValueError("a duration above 0 and up to 7 days, such as 30, 30s, 5m")
-    return seconds
-
-
-def parse_wait(text: str) -> float:
-    """Accept a duration, or 0: do not wait."""
-    if re.fullmatch(r"0+(\.0*)?\s*(ms|s|m|h)?", text.strip().lower()):
-        return 0.0
-    try:
-        return parse_duration(text)
-    except ValueError as error:
-        raise ValueError(f"0 (do not wait), or {error}") from None
-
-
-_SIZE = re.compile(r"(\d+)\s*(?:([kmgt])i?)?b?")
-
-
-def parse_size(text: str) -> int:
-    """Accept bytes, or a number with K, M, G, T (powers of 1024); returns bytes > 0."""
-    match = _SIZE.fullmatch(text.strip().lower())
-    value = int(match[1]) * 1024 ** ("kmgt".index(match[2]) + 1 if match[2] else 0) if match else 0
-    if value <= 0:
-        raise ValueError("a size above 0, such as 67108864 or 64MiB")
-    return value
-
-
-def parse_chunk_size(text: str) -> int:
-    """Accept a size of at most 4 GiB."""
-    value = parse_size(text)
-    if value > MAX_CHUNK_SIZE_BYTES:
-        raise ValueError("a size of at most 4GiB")
-    return value
-
-
-def parse_integer(low: int, high: int) -> Callable[[str], int]:
-    """Return a parser of a whole number in low..high."""
-
-    def parse(text: str) -> int:
-        if not re.fullmatch(r"\d+", text.strip()) or not low <= int(text) <= high:
-            raise ValueError(f"a whole number from {low} to {high}")
-        return int(text)
-
-    return parse
-
-
-def parse_choice(*choices: str) -> Callable[[str], str]:
-    """Return a parser of one of `choices`, in any case."""
-
-    def parse(text: str) -> str:
-        for choice in choices:
-            if text.strip().lower() == choice.lower():
-                return choice
-        raise ValueError(f"one of {', '.join(choices)}")
-
-    return parse
-
-
-_SHOWN_LENGTH = 80
-"""Characters of a refused value that a message repeats."""
-
-
-def parse_or_refuse(parse: Callable[[str], T], text: str, name: str) -> T:
-    """Parse the value of the flag or variable `name`.
-
-    Raises:
-        ConfigurationError: naming it and what its value should be.
-    """
-    try:
-        return parse(text)
-    except ValueError as error:
-        shown = repr(text if len(text) <= _SHOWN_LENGTH else f"{text[:_SHOWN_LENGTH]}…")
-        raise ConfigurationError(
-            f"{name} is {shown}, but should be {error}", hint=f"set {name} to {error}"
-        ) from None
 
 
 # --- the table -----------------------------------------------------------------------------------

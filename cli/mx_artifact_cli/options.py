@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import click
 
 from mx_artifact_cli.output import Format
-from mx_artifacts import settings
+from mx_artifacts import parsing, settings
 from mx_artifacts.core.compatibility import ACCELERATORS
 from mx_artifacts.errors import ConfigurationError
 from mx_artifacts.settings import Setting
@@ -123,7 +123,7 @@ def parsed_option(
     """
 
     def read(context: click.Context, parameter: click.Parameter, text: str | None) -> T | None:
-        return None if text is None else settings.parse_or_refuse(parse, text, flag)
+        return None if text is None else parsing.parse_or_refuse(parse, text, flag)
 
     return click.option(flag, metavar=metavar, callback=read, help=meaning, **attrs)
 
@@ -132,7 +132,7 @@ def parsed_argument(name: str, parse: Callable[[str], T], *, required: bool = Tr
     """Return an argument with a parser of settings.py; None when it is not given."""
 
     def read(context: click.Context, parameter: click.Parameter, text: str | None) -> T | None:
-        return None if text is None else settings.parse_or_refuse(parse, text, name.upper())
+        return None if text is None else parsing.parse_or_refuse(parse, text, name.upper())
 
     return click.argument(name, required=required, callback=read)
 
@@ -144,14 +144,14 @@ bundle_root_option: Decorator = setting_option(settings.BUNDLE_ROOT, "--bundle-r
 
 lock_timeout_option: Decorator = parsed_option(
     "--lock-timeout",
-    settings.parse_wait,
+    parsing.parse_wait,
     "How long to wait for another installer of the same root; 0: not at all.",
     default="60s",
 )
 
 model_option: Decorator = parsed_option(
     "--model",
-    settings.parse_model_name,
+    parsing.parse_model_name,
     "Model that the caches belong to.",
     required=True,
     metavar="NAME",
@@ -191,14 +191,14 @@ def kind_option(meaning_of_all: str, *, required: bool = True) -> Decorator:
 def worker_rank_option(meaning: str, *, default: str | None = None) -> Decorator:
     """Return --worker-rank."""
     return parsed_option(
-        "--worker-rank", settings.parse_integer(0, UINT32_MAX), meaning, default=default
+        "--worker-rank", parsing.parse_integer(0, UINT32_MAX), meaning, default=default
     )
 
 
 def node_rank_option(meaning: str, *, default: str | None = None) -> Decorator:
     """Return --node-rank."""
     return parsed_option(
-        "--node-rank", settings.parse_integer(0, UINT32_MAX), meaning, default=default
+        "--node-rank", parsing.parse_integer(0, UINT32_MAX), meaning, default=default
     )
 
 
@@ -242,7 +242,7 @@ arch_option: Decorator = click.option(
 )
 device_option: Decorator = parsed_option(
     "--device",
-    settings.parse_integer(0, MAX_DEVICE),
+    parsing.parse_integer(0, MAX_DEVICE),
     "GPU that will run, as CUDA numbers it under CUDA_VISIBLE_DEVICES.",
     default="0",
 )
@@ -268,7 +268,7 @@ def _roots(
         name, separator, path = value.partition("=")
         if not separator or value.startswith(("/", ".", "~")):  # a path may hold "="
             name, path = "", value
-        parsed.append((name, settings.parse_or_refuse(settings.parse_path, path, "--root")))
+        parsed.append((name, parsing.parse_or_refuse(parsing.parse_path, path, "--root")))
     return tuple(parsed)
 
 

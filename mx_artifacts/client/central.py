@@ -18,7 +18,7 @@ from mx_artifacts.core.sources import (
     WorkerRecord,
 )
 from mx_artifacts.errors import ConfigurationError, RemoteError
-from mx_artifacts.settings import parse_address
+from mx_artifacts.parsing import parse_address
 from mx_artifacts.wire import convert
 from mx_artifacts.wire.channel import open_channel
 from mx_artifacts.wire.gen.model_express import health_pb2, health_pb2_grpc, p2p_pb2, p2p_pb2_grpc

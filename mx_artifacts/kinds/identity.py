@@ -14,7 +14,7 @@ from enum import Enum
 from types import MappingProxyType
 from typing import Any
 
-from mx_artifacts import settings
+from mx_artifacts import parsing, settings
 from mx_artifacts.core.identity import KIND_PARAMETER, SourceIdentity
 from mx_artifacts.errors import ConfigurationError
 from mx_artifacts.kinds.base import ABSENT, SIZES, CacheKind, Environment
@@ -83,7 +83,7 @@ def probe_identity(
         ConfigurationError: fields that are neither probed nor stated, all of them named with what
             was tried; or an override that makes no sense; or the reference has no such kind.
     """
-    model_name = settings.parse_or_refuse(settings.parse_model_name, model_name, "the model's name")
+    model_name = parsing.parse_or_refuse(parsing.parse_model_name, model_name, "the model's name")
     # Overrides are read before the cache, whose key must not depend on their order.
     stated = tuple(sorted(read_overrides(overrides).items()))
     env = settings.environment() if env is None else env

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from mx_artifacts import settings
+from mx_artifacts import parsing
 from mx_artifacts.core.identity import KIND_PARAMETER
 from mx_artifacts.errors import ConfigurationError
 from mx_artifacts.kinds.base import ABSENT, SIZES
@@ -29,7 +29,7 @@ def read_overrides(overrides: Mapping[str, str]) -> dict[str, str]:
     """
     stated: dict[str, str] = {}
     for key, value in overrides.items():
-        name = settings.parse_or_refuse(settings.parse_utf8, key.strip().lower(), "identity value")
+        name = parsing.parse_or_refuse(parsing.parse_utf8, key.strip().lower(), "identity value")
         if name in _NOT_FOR_USERS or not name:
             raise ConfigurationError(
                 f"{key!r} cannot be stated as an identity value", hint=_NOT_FOR_USERS.get(name)
@@ -45,7 +45,7 @@ def read_overrides(overrides: Mapping[str, str]) -> dict[str, str]:
 
 def _read_value(name: str, value: str) -> str:
     """Check a stated value; return it in the form in which equal things are equal."""
-    value = settings.parse_or_refuse(settings.parse_utf8, value, f"identity value {name}")
+    value = parsing.parse_or_refuse(parsing.parse_utf8, value, f"identity value {name}")
     if not value or value.lower() == "unknown":
         raise ConfigurationError(
             f"identity value {name} is {value!r}, but unknown must not match unknown",

@@ -6,7 +6,7 @@ import logging
 
 import pytest
 
-from mx_artifacts import settings
+from mx_artifacts import parsing, settings
 from mx_artifacts.errors import ConfigurationError
 
 
@@ -28,7 +28,7 @@ def test_deprecated_alias_wins_and_empty_counts_as_unset() -> None:
     [("30", 30.0), ("30s", 30.0), ("1.5s", 1.5), ("250ms", 0.25), ("5m", 300.0), ("2H", 7200.0)],
 )
 def test_durations(text: str, seconds: float) -> None:
-    assert settings.parse_duration(text) == seconds
+    assert parsing.parse_duration(text) == seconds
 
 
 @pytest.mark.parametrize("text", ["", "0", "-1", "abc", "1d", "inf", "nan", "999999999"])
@@ -43,17 +43,17 @@ def test_bad_durations_are_refused_by_name(text: str) -> None:
     [("1", 1), ("64MiB", 64 << 20), ("64m", 64 << 20), ("64 MB", 64 << 20), ("1g", 1 << 30)],
 )
 def test_sizes(text: str, size: int) -> None:
-    assert settings.parse_size(text) == size
+    assert parsing.parse_size(text) == size
 
 
 @pytest.mark.parametrize("text", ["host", "host:", ":80", "host:0", "host:65536", "host:http"])
 def test_bad_addresses(text: str) -> None:
     with pytest.raises(ValueError, match="host:port"):
-        settings.parse_address(text)
+        parsing.parse_address(text)
 
 
 def test_ipv6_addresses_are_accepted() -> None:
-    assert settings.parse_address("[::1]:8001") == "[::1]:8001"
+    assert parsing.parse_address("[::1]:8001") == "[::1]:8001"
 
 
 def test_an_invalid_chunk_size_warns_and_takes_the_default(
@@ -86,13 +86,13 @@ def test_every_setting_has_a_name_of_its_own_and_a_meaning() -> None:
     ("text", "seconds"), [("0", 0.0), ("0s", 0.0), ("0.0 s", 0.0), ("5", 5.0), ("1m", 60.0)]
 )
 def test_not_to_wait_is_a_wait(text: str, seconds: float) -> None:
-    assert settings.parse_wait(text) == seconds
+    assert parsing.parse_wait(text) == seconds
 
 
 @pytest.mark.parametrize("text", ["", "-1", "soon", "8d"])
 def test_a_bad_wait_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="do not wait"):
-        settings.parse_wait(text)
+        parsing.parse_wait(text)
 
 
 @pytest.mark.parametrize("setting", settings.SETTINGS, ids=lambda setting: setting.name)

@@ -13,7 +13,7 @@ from mx_artifact_cli import options
 from mx_artifact_cli.options import Verb, parsed_option
 from mx_artifact_cli.output import Output
 from mx_artifact_cli.selection import ALL, Selected, select_kinds
-from mx_artifacts import settings
+from mx_artifacts import parsing, settings
 from mx_artifacts.clock import SYSTEM_CLOCK
 from mx_artifacts.errors import NodeUnfitError
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 @options.server_option
 @parsed_option(
     "--timeout",
-    settings.parse_duration,
+    parsing.parse_duration,
     "How long a NIXL agent and the central server may take.",
     default="20s",
 )

@@ -25,7 +25,7 @@ from mx_artifacts.errors import (
     MxArtifactsError,
     NoSourceError,
 )
-from mx_artifacts.settings import parse_artifact_id, parse_wait
+from mx_artifacts.parsing import parse_artifact_id, parse_wait
 
 if TYPE_CHECKING:
     from mx_artifacts.artifacts.protocol import ArtifactSourceEndpoint

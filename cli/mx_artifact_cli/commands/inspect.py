@@ -17,7 +17,7 @@ from mx_artifact_cli.output import Output
 from mx_artifact_cli.text import count_of, format_bytes
 from mx_artifacts import settings
 from mx_artifacts.errors import BundleError, ConfigurationError, RecordNotFoundError
-from mx_artifacts.settings import parse_address, parse_artifact_id, parse_text
+from mx_artifacts.parsing import parse_address, parse_artifact_id, parse_text
 
 if TYPE_CHECKING:
     from mx_artifacts.bundle.scan import BundleMember

@@ -26,7 +26,7 @@ from mx_artifact_cli.selection import (
 )
 from mx_artifact_cli.signals import on_stop_request
 from mx_artifact_cli.text import count_of, format_bytes
-from mx_artifacts import settings
+from mx_artifacts import parsing, settings
 from mx_artifacts.core.sources import PodIdentity
 from mx_artifacts.errors import (
     ConfigurationError,
@@ -63,12 +63,12 @@ BOTH_PROFILES = ("strict", "reference")
 @setting_option(settings.HEAD_ADDRESS, "--head-address")
 @options.parsed_option(
     "--settle",
-    settings.parse_duration,
+    parsing.parse_duration,
     "Seal when the roots have not changed for this long [s].  [default: at once]",
 )
 @options.parsed_option(
     "--require-ranks",
-    settings.parse_integer(1, options.UINT32_MAX),
+    parsing.parse_integer(1, options.UINT32_MAX),
     "Refuse to publish vLLM's compile cache unless each model has this many complete ranks.",
 )
 @setting_option(settings.CHUNK_SIZE, "--chunk-size")

@@ -8,7 +8,7 @@ from mx_artifact_cli.options import Verb, parsed_option, setting_option
 from mx_artifact_cli.output import Output
 from mx_artifact_cli.signals import on_stop_request
 from mx_artifacts import settings
-from mx_artifacts.settings import parse_integer, parse_text
+from mx_artifacts.parsing import parse_integer, parse_text
 
 
 @click.command("serve", cls=Verb)

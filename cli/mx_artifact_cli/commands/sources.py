@@ -17,7 +17,7 @@ from mx_artifacts.clock import SYSTEM_CLOCK
 from mx_artifacts.core.sources import SourceQuery, SourceStatus, StoredWorker
 from mx_artifacts.errors import RecordNotFoundError
 from mx_artifacts.kinds.registry import get_kind, kind_name_of
-from mx_artifacts.settings import parse_integer, parse_model_name, parse_text
+from mx_artifacts.parsing import parse_integer, parse_model_name, parse_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

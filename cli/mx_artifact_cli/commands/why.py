@@ -15,7 +15,7 @@ from mx_artifact_cli.options import Verb
 from mx_artifact_cli.output import Output
 from mx_artifact_cli.selection import Selected, identify, select_kinds, warn_of_unchecked
 from mx_artifact_cli.text import count_of
-from mx_artifacts import settings
+from mx_artifacts import parsing, settings
 from mx_artifacts.errors import ConfigurationError, ExitCode
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     "--kind", "kind_name", cls=options.KindOption, metavar="KIND", required=True, help="Cache kind."
 )
 @options.parsed_option(
-    "--model", settings.parse_model_name, "Model that the cache belongs to.", metavar="NAME"
+    "--model", parsing.parse_model_name, "Model that the cache belongs to.", metavar="NAME"
 )
 @options.identity_option
 @options.framework_option
