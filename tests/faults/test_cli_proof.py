@@ -136,7 +136,7 @@ def test_each_missing_prerequisite_has_its_line_and_its_code(node: Node) -> None
     seen = {}
     for fault, kind, env in (
         ("server", KIND, {"MX_SERVER_ADDRESS": "127.0.0.1:1"}),
-        ("nixl", KIND, {"MX_NIXL_BACKEND": "NONE"}),
+        ("nixl", KIND, {"UCX_TLS": "X"}),
         ("ninja", "tvm_ffi", {"PATH": "/none"}),
     ):
         code, report, error = node.run("doctor", "--kind", kind, **env)
