@@ -24,7 +24,7 @@ demo: $(READY)  ## Compile on one node, run without compiling on another (two mi
 	$(BIN)/mx-artifact demo
 
 test: $(DEV_READY) interop-if-possible  ## Run all tests, interoperation included
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadfile
 
 interop: $(DEV_READY) $(INTEROP_READY)  ## Run only the tests against the reference package
 	$(BIN)/python -m pytest -m interop

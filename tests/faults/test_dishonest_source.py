@@ -154,7 +154,9 @@ def test_false_tables_are_refused_before_any_byte(
 
 
 @pytest.mark.parametrize(
-    "lie", [_set(next_page_token="0"), _set(next_page_token=""), _no_chunks], ids=str
+    "lie",
+    [_set(next_page_token="0"), _set(next_page_token=""), _no_chunks],
+    ids=["goes back", "ends early", "holds nothing"],
 )
 def test_pages_that_do_not_go_on_are_refused(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, agent: Transport, lie: Callable[[Any], None]
