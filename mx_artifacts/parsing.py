@@ -63,23 +63,6 @@ def parse_path(text: str) -> Path:
         raise ValueError("a path in a home directory that exists") from None
 
 
-def parse_bool(text: str) -> bool:
-    """Accept 1/0, true/false, yes/no, on/off in any case."""
-    value = {
-        "1": True,
-        "true": True,
-        "yes": True,
-        "on": True,
-        "0": False,
-        "false": False,
-        "no": False,
-        "off": False,
-    }.get(text.strip().lower())
-    if value is None:
-        raise ValueError("1 or 0")
-    return value
-
-
 def parse_address(text: str) -> str:
     """Accept host:port; an http:// or https:// prefix and a trailing slash are dropped."""
     address = re.sub(r"^https?://", "", parse_utf8(text.strip())).rstrip("/")

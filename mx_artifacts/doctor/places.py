@@ -8,8 +8,9 @@ from pathlib import Path
 
 from mx_artifacts.core.chunks import MIB
 from mx_artifacts.doctor.base import Check, fail, ok, warn
-from mx_artifacts.errors import ConfigurationError, ExitCode
+from mx_artifacts.errors import ConfigurationError, ExitCode, UnusablePlaceError
 from mx_artifacts.install.mounts import is_remote, mount_of
+from mx_artifacts.install.workspace import check_target
 from mx_artifacts.kinds.base import CacheKind, Environment, RootRule
 
 TOO_LITTLE_BYTES = 64 * MIB
@@ -30,18 +31,13 @@ def check_root(
             path, origin = rule.locate(env)
         except ConfigurationError as error:
             return [fail(name, str(error), error.hint(), error.exit_code)]
-    if os.path.lexists(path) and not path.is_dir():
-        return [fail(name, f"{path} is no directory", "name another root", ExitCode.UNEXPECTED)]
+    try:
+        check_target(path)  # as an install would
+    except UnusablePlaceError as error:
+        return [fail(name, str(error), error.hint(), error.exit_code)]
     place = nearest_directory(path)
-    problems = [
-        problem
-        for problem in (
-            _writable(name, path, place),
-            _file_system(name, path, kind.loads_libraries),
-            _space(name, place),
-        )
-        if problem is not None
-    ]
+    found = (_file_system(name, path, kind.loads_libraries), _space(name, place))
+    problems = [problem for problem in found if problem is not None]
     if problems:
         return problems
     mount = mount_of(path)
@@ -52,14 +48,6 @@ def check_root(
 def nearest_directory(path: Path) -> Path:
     """Return `path`, or the closest directory above it that exists."""
     return next(each for each in (path, *path.parents) if each.is_dir())
-
-
-def _writable(name: str, path: Path, place: Path) -> Check | None:
-    if os.access(place, os.W_OK | os.X_OK, effective_ids=True):
-        return None
-    what = f"{path} cannot be written to" if place == path else f"{path} cannot be made in {place}"
-    step = "mount it writable, run as its owner, or name another root"
-    return fail(name, f"{what} by user id {os.geteuid()}", step, ExitCode.UNEXPECTED)
 
 
 def _file_system(name: str, path: Path, loads_libraries: bool) -> Check | None:

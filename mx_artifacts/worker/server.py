@@ -58,7 +58,6 @@ class WorkerServer:
         *,
         host: str,
         port: int,
-        bind_host: str | None = None,
         strict_port: bool = False,
         worker_rank: int = 0,
         lease_ttl_seconds: float = 30.0,
@@ -71,10 +70,9 @@ class WorkerServer:
         Events: worker.port_changed (wanted_port, port).
 
         Args:
-            host: what targets are told to connect to.
+            host: where it listens, and what targets are told to connect to.
             port: 0 takes any free one. Without `strict_port` it is a wish: when taken, any free
                 one is used.
-            bind_host: address to listen on, if it is not `host`.
             lease_ttl_seconds: how long a lease lasts without a renewal.
             lease_grace_seconds: how long its memory is kept from reuse after that. With the ttl
                 this should exceed a plain peer's transfer timeout (the reference's source: 300 s),
@@ -83,7 +81,6 @@ class WorkerServer:
         self._transport = transport
         self._host = host
         self._wanted_port = port
-        self._bind_host = bind_host or host
         self._strict_port = strict_port
         self._events = events
         self._port = 0
@@ -218,11 +215,11 @@ class WorkerServer:
 
     def _bind(self) -> int:
         try:
-            return bind(self._server, self._bind_host, self._wanted_port)
+            return bind(self._server, self._host, self._wanted_port)
         except ConfigurationError as error:
             if self._strict_port or not is_in_use(error):
                 raise
-        port = bind(self._server, self._bind_host, 0)
+        port = bind(self._server, self._host, 0)
         logger.warning(
             "port %d is in use, so targets find this source on port %d", self._wanted_port, port
         )

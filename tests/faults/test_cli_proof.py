@@ -152,7 +152,7 @@ def test_each_missing_prerequisite_has_its_line_and_its_code(node: Node) -> None
     }
 
 
-@pytest.mark.parametrize(("option", "code"), [("ro", 1), ("noexec", 13)])
+@pytest.mark.parametrize(("option", "code"), [("ro", 2), ("noexec", 13)])
 def test_a_root_on_a_mount_that_will_not_do(node: Node, option: str, code: int) -> None:
     if shutil.which("mount") is None:
         pytest.skip("no mount here")

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from mx_artifacts import settings
+from tests.support.nodes import clean_environment
 from tests.support.processes import Service, run_cli, serving
 
 KEY = "A" * 52
@@ -21,9 +21,7 @@ IDENTITY += ("--identity", "triton_key=k")
 
 @pytest.fixture(name="env")
 def _env(tmp_path: Path) -> dict[str, str]:
-    ours = {name for setting in settings.SETTINGS for name in setting.names}
-    env = {name: value for name, value in os.environ.items() if name not in ours}
-    return env | {"HOME": str(tmp_path / "home"), "MX_WORKER_GRPC_PORT": "0"}
+    return clean_environment(tmp_path / "home")
 
 
 @pytest.fixture(name="server")

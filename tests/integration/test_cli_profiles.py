@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from mx_artifacts import settings
+from tests.support.nodes import clean_environment
 from tests.support.processes import Service, run_cli, serving
 
 KEY = "A" * 52
@@ -21,9 +20,7 @@ IDENTITY += tuple(word for pair in FIELDS for word in ("--identity", pair))
 
 @pytest.fixture(name="env")
 def _env(tmp_path: Path) -> dict[str, str]:
-    ours = {name for setting in settings.SETTINGS for name in setting.names}
-    env = {name: value for name, value in os.environ.items() if name not in ours}
-    return env | {"HOME": str(tmp_path / "home"), "MX_WORKER_GRPC_PORT": "0"}
+    return clean_environment(tmp_path / "home")
 
 
 @pytest.fixture(name="server")

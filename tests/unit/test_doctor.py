@@ -51,11 +51,12 @@ def test_a_root_that_is_a_file_or_read_only(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "file").touch()
-    assert bad(root_of(tmp_path / "file")).level is Level.FAIL
+    for refused in (tmp_path / "file", tmp_path / "file" / "below"):
+        assert "not a directory" in bad(root_of(refused)).what
     monkeypatch.setattr(os, "access", lambda *args, **kwargs: False)
     check = bad(root_of(tmp_path / "a/b"))
-    assert (check.level, check.exit_code) == (Level.FAIL, ExitCode.UNEXPECTED)
-    assert "cannot be made" in check.what
+    assert (check.level, check.exit_code) == (Level.FAIL, ExitCode.USAGE)
+    assert "may not write" in check.what
 
 
 def test_a_home_that_nothing_tells(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -87,12 +88,12 @@ def test_a_network_file_system_is_warned_of(
 
 
 def test_little_and_too_little_space(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    space = namedtuple("space", "f_bavail f_frsize f_files f_favail")
+    space = namedtuple("space", "f_bavail f_frsize f_files f_favail f_blocks f_flag")
     for found, level in (
-        (space(10, 4096, 10**6, 10**6), Level.FAIL),
-        (space(10**5, 4096, 10**6, 10**6), Level.WARN),
-        (space(10**6, 4096, 10**6, 5), Level.WARN),
-        (space(10**6, 4096, 0, 0), Level.OK),
+        (space(10, 4096, 10**6, 10**6, 10**9, 0), Level.FAIL),
+        (space(10**5, 4096, 10**6, 10**6, 10**9, 0), Level.WARN),
+        (space(10**6, 4096, 10**6, 5, 10**9, 0), Level.WARN),
+        (space(10**6, 4096, 0, 0, 10**9, 0), Level.OK),
     ):
         monkeypatch.setattr(os, "statvfs", lambda path, found=found: found)
         (check,) = root_of(tmp_path)
