@@ -45,8 +45,8 @@ class ExitCode(IntEnum):
     USAGE = 2, "a flag, argument or variable makes no sense"
     PARTIAL = (
         3,
-        "done in part: of several kinds some failed, entries that changed since were kept, or an "
-        "installed cache was not (only) hit",
+        "done in part: of several kinds some failed, entries that changed since were kept, an "
+        "installed cache was not (only) hit, or nothing of a fetched one will be",
     )
     NO_SOURCE = 10, "nobody serves what was asked for"
     LOCKED = 11, "another process installs into the same root"
@@ -369,7 +369,7 @@ class EntriesKeptError(InstallError):
 
 
 class NotUsedError(InstallError):
-    """An installed cache was not hit, or the engine compiled beside it."""
+    """An installed cache was not hit, the engine compiled beside it, or it cannot but do so."""
 
     exit_code = ExitCode.PARTIAL
 

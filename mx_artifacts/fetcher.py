@@ -238,6 +238,16 @@ class ArtifactFetcher:
             transfer.check_places()
         return FetchPlan(sources, already)
 
+    def standing_entries(
+        self, kind: CacheKind, roots: Mapping[str, Path] | None = None
+    ) -> dict[Path, int]:
+        """Return how many entries each root holds now.
+
+        Those that an artifact has too are kept, or with `replace` replaced; which they are nobody
+        knows before the artifact is here.
+        """
+        return self._transfer(kind, roots).standing_entries()
+
     def fetch_and_install(
         self,
         kind: CacheKind,

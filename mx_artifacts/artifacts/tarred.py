@@ -21,6 +21,7 @@ from mx_artifacts.artifacts.root_labels import root_objection
 from mx_artifacts.artifacts.workspace import check_bundle_root, make_workspace, remove_workspace
 from mx_artifacts.bundle.pack import pack_tree
 from mx_artifacts.bundle.seal import seal
+from mx_artifacts.bundle.standing import count_entries
 from mx_artifacts.client.central import CentralClient
 from mx_artifacts.core.chunks import DEFAULT_CHUNK_SIZE_BYTES
 from mx_artifacts.core.identity import SourceIdentity, SourceType
@@ -40,6 +41,7 @@ from mx_artifacts.install.present import find_installed
 from mx_artifacts.install.workspace import check_target
 from mx_artifacts.kinds.base import CacheKind
 from mx_artifacts.kinds.registry import kind_of, name_of_type
+from mx_artifacts.kinds.standing import standing_judge
 from mx_artifacts.observability.events import Event, EventSink, drop
 from mx_artifacts.transfer.engine import fetch_artifact
 from mx_artifacts.transport.base import Transport
@@ -133,7 +135,16 @@ class TarredP2PArtifactTransfer:
 
     def find_installed(self, artifact_id: str) -> InstallReport | None:
         """Return what installing this artifact would report, if that would change nothing."""
-        return find_installed({root.name: root.target_root for root in self.roots}, artifact_id)
+        roots = {root.name: root.target_root for root in self.roots}
+        kind = self.cache_kind
+        return find_installed(
+            roots, artifact_id, standing_judge(kind), with_mtimes=kind.pack.keep_mtimes
+        )
+
+    def standing_entries(self) -> dict[Path, int]:
+        """Return how many entries each target root holds now."""
+        roots = (root.target_root for root in self.roots if not root.off)
+        return {root: count_entries(root, self.cache_kind.pack) for root in roots}
 
     def transfer_from_worker(
         self,
@@ -288,7 +299,13 @@ class TarredP2PArtifactTransfer:
             return install_artifact(
                 [
                     RootInstall(
-                        root.name, root.target_root, bundle, kind.pack.entry_of, kind.fixups
+                        root.name,
+                        root.target_root,
+                        bundle,
+                        kind.pack.entry_of,
+                        kind.fixups,
+                        keep_mtimes=kind.pack.keep_mtimes,
+                        judge=standing_judge(kind),
                     )
                     for root, bundle in self._root_bundles(staged)
                 ],

@@ -1,4 +1,4 @@
-"""What a cache kind sees of an entry that was just packed, to tell whether it is committed."""
+"""What a cache kind sees of an entry, packed or standing in a cache, to tell if it is committed."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from hashlib import sha256
-from typing import BinaryIO
+from typing import BinaryIO, Protocol
 
 from mx_artifacts.errors import UnsafePathError
 
@@ -26,15 +26,36 @@ _LOCK_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 @dataclass(frozen=True, slots=True)
 class EntryFile:
-    """A file of an entry: its size, when it was last written, and where it is in the bundle."""
+    """A file of an entry: its size, when it was last written, and where its content begins.
+
+    `offset` is that in the bundle, 0 in a file of its own.
+    """
 
     size: int
     mtime_ns: int
-    offset: int
+    offset: int = 0
+
+
+class ReadContent(Protocol):
+    """Reads the content of an entry's files, from wherever they are."""
+
+    def __call__(self, path: str, count: int, offset: int) -> bytes:
+        """Return up to `count` bytes from the place `offset` on, of which `path` is the file."""
+        ...
+
+
+def bundle_content(bundle: BinaryIO) -> ReadContent:
+    """Return a reader of a bundle that is being written."""
+
+    def read(path: str, count: int, offset: int) -> bytes:
+        bundle.flush()
+        return os.pread(bundle.fileno(), count, offset)
+
+    return read
 
 
 class EntryView:
-    """An entry as it stands in the bundle, so that what is judged is what is packed.
+    """An entry as it stands in the bundle, so that what is judged is what is packed, or in a cache.
 
     Paths are relative to the cache root and "/"-separated. Valid during the call it is given to;
     not thread-safe.
@@ -45,7 +66,7 @@ class EntryView:
         path: str,
         files: Mapping[str, EntryFile],
         *,
-        bundle: BinaryIO,
+        content: ReadContent,
         root: str,
         age_seconds: float,
     ) -> None:
@@ -53,25 +74,25 @@ class EntryView:
         self.files = files
         self.age_seconds = age_seconds
         """Since any of its files changed, a rename included; infinite where that is unknown."""
-        self._bundle = bundle
+        self._content = content
         self._root = root
 
     def read(self, path: str, count: int = MAX_READ_BYTES, offset: int = 0) -> bytes:
-        """Return up to `count` bytes of the packed file `path`, from `offset` on.
+        """Return up to `count` bytes of the file `path`, from `offset` on.
 
         Raises:
             KeyError: the entry has no such file.
+            OSError: it cannot be read; never for a file that is packed.
         """
         file = self.files[path]
-        self._bundle.flush()
         count = min(count, MAX_READ_BYTES, max(0, file.size - offset))
-        return os.pread(self._bundle.fileno(), count, file.offset + offset)
+        return self._content(path, count, file.offset + offset)
 
     def sha256(self, path: str) -> str:
-        """Return the SHA-256 of the packed file `path` in hexadecimal.
+        """Return the SHA-256 of the file `path` in hexadecimal.
 
         Raises:
-            KeyError: the entry has no such file.
+            KeyError, OSError: as `read`.
         """
         digest = sha256()
         for offset in range(0, self.files[path].size, _BLOCK_BYTES):

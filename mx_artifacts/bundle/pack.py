@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO
 
-from mx_artifacts.bundle.entry import COMMIT_SECONDS, EntryFile, EntryView
+from mx_artifacts.bundle.entry import COMMIT_SECONDS, EntryFile, EntryView, bundle_content
 from mx_artifacts.bundle.headers import END_OF_ARCHIVE, encode_member, padding_bytes, safe_mode
 from mx_artifacts.bundle.names import printable
 from mx_artifacts.bundle.rules import PackRules
@@ -201,8 +201,9 @@ class _Packer:
     ) -> None:
         """Refuse an entry that changed while it was read, or that its kind finds fault with."""
         age_seconds = self._age_seconds(members)
+        content = bundle_content(self._file)
         fault = self._rules.fault_of(
-            EntryView(entry, files, bundle=self._file, root=self._root, age_seconds=age_seconds)
+            EntryView(entry, files, content=content, root=self._root, age_seconds=age_seconds)
         )
         # Last, so that nothing can have been written under a lock that was found free.
         for member in members:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from mx_artifacts.kinds.base import Fixup
+from mx_artifacts.kinds.standing import StandingJudge, no_judgement
 
 
 @dataclass(frozen=True)
@@ -30,6 +31,8 @@ class RootInstall:
         bundle: a tar whose bytes the caller has verified; never changed.
         entry_of: maps a relative path to its entry, as in `PackRules`.
         fixups: run in order on the staged tree.
+        keep_mtimes: whether the engine looks at modification times, as in `PackRules`.
+        judge: tells whether an entry that stood there before will be used.
     """
 
     name: str
@@ -37,6 +40,8 @@ class RootInstall:
     bundle: Path
     entry_of: Callable[[str], str]
     fixups: tuple[Fixup, ...] = ()
+    keep_mtimes: bool = False
+    judge: StandingJudge = no_judgement
 
 
 @dataclass(frozen=True)
@@ -50,7 +55,10 @@ class RootReport:
         dropped: entries that were left out, and why.
         files: how many files the installed entries have.
         bytes: their sizes, summed [bytes].
-        unverified: what was moved in although this node cannot tell whether it is right, and why.
+        unverified: what was moved in, or kept, although this node cannot tell whether it is right,
+            and why.
+        same: those of `kept` that are known to be, byte for byte, what was fetched.
+        unusable: those of `kept` that the engine will not use as they are, and why.
     """
 
     root: Path
@@ -60,6 +68,8 @@ class RootReport:
     files: int
     bytes: int
     unverified: Mapping[str, str] = field(default_factory=dict)
+    same: tuple[str, ...] = ()
+    unusable: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -72,4 +82,11 @@ class InstallReport:
     @property
     def unchanged(self) -> bool:
         """True when every root already had every entry, so that nothing was written to it."""
-        return not any(root.installed for root in self.roots)
+        return not any(root.installed or root.dropped for root in self.roots)
+
+    @property
+    def is_of_no_use(self) -> bool:
+        """True when no entry, be it installed or kept, will be used."""
+        return any(root.kept or root.dropped for root in self.roots) and not any(
+            root.installed or set(root.kept) - root.unusable.keys() for root in self.roots
+        )

@@ -1,7 +1,8 @@
 """Install an artifact into its cache roots: all of it or nothing, under the roots' locks.
 
-The life of an install: find each root's workspace, lock, settle what a dead installer left, look at
-what is there already, check the space, stage, commit root by root, write the receipt, settle.
+The life of an install: find each root's workspace, lock, settle what a dead installer left, look
+whether it is there already, check the space, stage, commit root by root, judge the entries that
+were kept, write the receipt, settle.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from mx_artifacts.install.commit import Committer, Outcome, settle
 from mx_artifacts.install.entries import ancestors, group_entries, leaves_of
 from mx_artifacts.install.hold import held_workspaces
 from mx_artifacts.install.plan import has_all
+from mx_artifacts.install.present import find_installed
 from mx_artifacts.install.receipt import (
     InstalledEntry,
     Receipt,
@@ -31,6 +33,7 @@ from mx_artifacts.install.receipt import (
 )
 from mx_artifacts.install.space import Need, os_errors_translated, require_space
 from mx_artifacts.install.staging import StagedTree, stage
+from mx_artifacts.install.standing import KeptEntries, judge_kept
 from mx_artifacts.install.workspace import Workspace
 from mx_artifacts.observability.events import Event, EventSink, drop
 
@@ -50,7 +53,8 @@ def install_artifact(
     there already is kept, or with `replace` swapped as a whole. A reader sees the old or the new
     entry, never a mixture, also when this process is killed; the next install into the root then
     takes back what was half done. An artifact that is there already changes nothing and gives
-    the receipt of its last install.
+    the receipt of its last install. Of the entries that are kept the report says which are not fit
+    for use as they stand.
 
     `roots` holds at least one, the primary root first (the receipt is kept with it). Bundles are
     only read. Blocks; any thread. The events `install.*` tell each step: locked, settled, staged,
@@ -90,11 +94,22 @@ class _Target:
     members: list[BundleMember] = field(default_factory=list)
     staged: StagedTree | None = None
     outcome: Outcome = _NOTHING_YET
+    told: KeptEntries = field(default_factory=KeptEntries)
+    still_there: frozenset[str] = frozenset()
+    """Entries that were dropped on the way, but stood in the root before."""
 
-    def entries_of_bundle(self) -> list[str]:
+    def judge_kept(self) -> None:
+        assert self.staged is not None, "judged are the entries of what was staged"
+        root = self.workspace.root
+        dropped = self._entries_of_bundle() & self.staged.dropped.keys()
+        self.still_there = frozenset(entry for entry in dropped if has_all(root, [entry]))
+        self.told = judge_kept(self.install, root, self.staged, self.kept)
+
+    def _entries_of_bundle(self) -> frozenset[str]:
         files = [member.path for member in self.members if not member.is_dir]
         directories = [member.path for member in self.members if member.is_dir]
-        return list(group_entries(leaves_of(files, directories), self.install.entry_of))
+        leaves = leaves_of(files, directories)
+        return frozenset(group_entries(leaves, self.install.entry_of))
 
     @property
     def installed(self) -> tuple[InstalledEntry, ...]:
@@ -102,13 +117,22 @@ class _Target:
         return tuple(entry for entry in entries if entry.entry in self.outcome.installed)
 
     @property
+    def kept(self) -> tuple[str, ...]:
+        return tuple(sorted({*self.outcome.kept, *self.still_there}))
+
+    @property
     def dropped(self) -> Mapping[str, str]:
-        return {**(self.staged.dropped if self.staged else {}), **self.outcome.blocked}
+        """What was left out, and is missed: nothing that is fit stands in its place."""
+        fit = {*self.kept} - self.told.unusable.keys()
+        dropped = self.staged.dropped if self.staged else {}
+        missed = {p: why for p, why in dropped.items() if not fit & {p, *ancestors(p)}}
+        return {**missed, **self.outcome.blocked}
 
     @property
     def unverified(self) -> Mapping[str, str]:
         doubts = self.staged.unverified if self.staged else {}
-        return {path: why for path, why in doubts.items() if self._is_installed(path)}
+        installed = {path: why for path, why in doubts.items() if self._is_installed(path)}
+        return {**installed, **self.told.unverified}
 
     def _is_installed(self, path: str) -> bool:
         return bool(self.outcome.installed & {path, *ancestors(path)})
@@ -125,6 +149,9 @@ class _Install:
     def run(self) -> InstallReport:
         self._tell("locked", roots=[str(target.workspace.root) for target in self.targets])
         self.settle()  # what an installer that was killed left
+        already = None if self.replace else self._find_installed()
+        if already is not None:
+            return already
         self._stage()
         receipt_path = self._commit()
         self.settle()
@@ -149,22 +176,24 @@ class _Install:
         """Undo order: what was moved into a root that lies in another root goes first."""
         return sorted(self.targets, key=lambda target: target.workspace.root, reverse=True)
 
+    def _find_installed(self) -> InstallReport | None:
+        """Look for it once more under the lock: whoever held that may have installed the same."""
+        roots = {target.install.name: target.install.root for target in self.targets}
+        first = self.targets[0].install  # one artifact is of one kind
+        return find_installed(
+            roots, self.artifact.artifact_id, first.judge, with_mtimes=first.keep_mtimes
+        )
+
     def _stage(self) -> None:
-        """Stage every root that lacks an entry; scan and measure all before the first byte."""
-        todo = []
+        """Stage every root; scan and measure all before the first byte."""
         for target in self.targets:
             with open(target.install.bundle, "rb") as file:
                 target.members = scan_bundle(file)
-            entries = target.entries_of_bundle()
-            if has_all(target.workspace.root, entries) and not self.replace:
-                target.outcome = Outcome(frozenset(), tuple(entries), {})
-            else:
-                todo.append(target)
         require_space(
             Need(target.workspace.staging, tuple(member.size for member in target.members))
-            for target in todo
+            for target in self.targets
         )
-        for target in todo:
+        for target in self.targets:
             access = Access.of(target.workspace.root)
             target.staged = stage(target.install, target.workspace, access)
             self._tell("staged", root=str(target.workspace.root), files=len(target.members))
@@ -175,9 +204,10 @@ class _Install:
         path = new_receipt_path(directory, artifact_id, now_seconds)
         committer = Committer(path, self.replace, self.events)
         for target in self.targets:
-            if target.staged is not None:
-                access = Access.of(target.workspace.root)
-                target.outcome = committer.commit(target.workspace, target.staged, access)
+            assert target.staged is not None, "every root was staged"
+            access = Access.of(target.workspace.root)
+            target.outcome = committer.commit(target.workspace, target.staged, access)
+            target.judge_kept()
         if not any(target.outcome.installed for target in self.targets):
             for earlier, _ in receipts_of(directory, artifact_id):
                 return earlier
@@ -208,9 +238,10 @@ def _root_receipt(target: _Target) -> RootReceipt:
         name=target.install.name,
         root=str(target.workspace.root),
         installed=target.installed,
-        kept=target.outcome.kept,
+        kept=target.kept,
         dropped=target.dropped,
         made=target.outcome.made,
+        unusable=target.told.unusable,
     )
 
 
@@ -219,9 +250,11 @@ def _report(target: _Target) -> RootReport:
     return RootReport(
         root=target.workspace.root,
         installed=tuple(entry.entry for entry in target.installed),
-        kept=target.outcome.kept,
+        kept=target.kept,
         dropped=target.dropped,
         files=len(files),
         bytes=sum(file.size for file in files),
         unverified=target.unverified,
+        same=tuple(target.told.same),
+        unusable=target.told.unusable,
     )

@@ -13,22 +13,33 @@ from mx_artifacts.install.history import find_receipts
 from mx_artifacts.install.plan import has_all
 from mx_artifacts.install.receipt import InstalledFile, Receipt, RootReceipt
 from mx_artifacts.install.workspace import JOURNAL_NAME, receipt_directories
+from mx_artifacts.kinds.standing import StandingJudge, no_judgement
 
 
-def find_installed(roots: Mapping[str, Path], artifact_id: str) -> InstallReport | None:
+def find_installed(
+    roots: Mapping[str, Path],
+    artifact_id: str,
+    judge: StandingJudge = no_judgement,
+    *,
+    with_mtimes: bool = False,
+) -> InstallReport | None:
     """Return what installing `artifact_id` again would report if that would change nothing.
 
     `roots` maps names to directories, the primary root first. By the artifact's newest receipt,
     each file that was installed must be there with its size and mtime, each entry that was kept
     must be there, and nothing may have been dropped, for that may have another end this time.
-    Reads no file's content and takes no lock. None also when an install is under way or died.
+    Takes no lock. `judge` looks at kept entries of which the receipt says that they are not fit for
+    use, whether that is still so; `with_mtimes` at all of them, since what is current by
+    modification times ages with what lies around it. None also when an install is under way or
+    died.
     """
     primary = next(iter(roots.values()))
     found = find_receipts(primary)
     newest = next((e for e in found if e.receipt.artifact.artifact_id == artifact_id), None)
     if newest is None or not _is_as_installed(newest.receipt, roots):
         return None
-    return InstallReport(newest.path, tuple(map(_unchanged, newest.receipt.roots)))
+    roots_now = (_unchanged(root, judge, with_mtimes) for root in newest.receipt.roots)
+    return InstallReport(newest.path, tuple(roots_now))
 
 
 def _is_as_installed(receipt: Receipt, roots: Mapping[str, Path]) -> bool:
@@ -64,6 +75,18 @@ def _entries(root: RootReceipt) -> tuple[str, ...]:
     return (*(entry.entry for entry in root.installed), *root.kept)
 
 
-def _unchanged(root: RootReceipt) -> RootReport:
-    kept = tuple(sorted(_entries(root)))
-    return RootReport(Path(root.root), installed=(), kept=kept, dropped={}, files=0, bytes=0)
+def _unchanged(root: RootReceipt, judge: StandingJudge, with_mtimes: bool) -> RootReport:
+    place, kept = Path(root.root), tuple(sorted(_entries(root)))
+    verdicts = {e: judge(place, e, None) for e in (kept if with_mtimes else root.unusable)}
+    unusable = {entry: verdict.fault for entry, verdict in verdicts.items() if verdict.fault}
+    return RootReport(
+        place,
+        installed=(),
+        kept=kept,
+        dropped={},
+        files=0,
+        bytes=0,
+        unverified={entry: verdict.doubt for entry, verdict in verdicts.items() if verdict.doubt},
+        same=tuple(entry.entry for entry in root.installed if entry.entry not in unusable),
+        unusable=unusable,
+    )

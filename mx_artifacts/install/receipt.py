@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
@@ -59,6 +59,7 @@ class RootReceipt:
     kept: tuple[str, ...]
     dropped: Mapping[str, str]
     made: tuple[str, ...] = ()
+    unusable: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -136,15 +137,21 @@ def _root(document: Mapping[str, Any]) -> RootReceipt:
     root = field_of(document, "root", str)
     if not root.startswith("/"):
         raise ValueError(f"root {root!r} is not absolute")
-    dropped = field_of(document, "dropped", dict)
     return RootReceipt(
         name=field_of(document, "name", str),
         root=root,
         installed=tuple(map(_entry, field_of(document, "installed", list))),
         kept=tuple(map(relative_path, texts_of(document, "kept"))),
-        dropped={relative_path(entry): field_of(dropped, entry, str) for entry in dropped},
+        dropped=_reasons(document, "dropped"),
         made=tuple(path and relative_path(path) for path in texts_of(document, "made")),
+        # Absent from receipts of before it was known.
+        unusable=_reasons(document, "unusable") if "unusable" in document else {},
     )
+
+
+def _reasons(document: Mapping[str, Any], name: str) -> dict[str, str]:
+    reasons = field_of(document, name, dict)
+    return {relative_path(entry): field_of(reasons, entry, str) for entry in reasons}
 
 
 def _entry(document: Mapping[str, Any]) -> InstalledEntry:

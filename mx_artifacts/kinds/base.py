@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
+from mx_artifacts.bundle.entry import EntryView
 from mx_artifacts.bundle.rules import PackRules
 from mx_artifacts.core.identity import SourceType
 from mx_artifacts.kinds.signs import UseSigns
@@ -68,6 +69,34 @@ class FixupReport:
 
 
 @dataclass(frozen=True)
+class StandingVerdict:
+    """What becomes of an entry that stands in a root; both are "" where it is fit for use there.
+
+    Attributes:
+        fault: why its engine will not use it.
+        doubt: why this node cannot tell.
+    """
+
+    fault: str = ""
+    doubt: str = ""
+
+
+class StandingRule(Protocol):
+    """Judges an entry where it stands, beyond what `PackRules.fault_of` has found no fault with."""
+
+    def __call__(self, entry: EntryView, root: Path, fetched: Path | None) -> StandingVerdict:
+        """Judge `entry` of `root`, a path without links; changes nothing.
+
+        `fetched` is a tree with the same entry as it was fetched and made right for `root`, None
+        where there is none.
+
+        Raises:
+            OSError: it cannot be read.
+        """
+        ...
+
+
+@dataclass(frozen=True)
 class RankSet:
     """The ranks of one compiled model below `directory`: how many are complete, which are not.
 
@@ -98,6 +127,7 @@ class CacheKind:
         may_be_absent: those of the names above whose component need not be installed here. That
             it is not is knowledge, and the value is then `ABSENT`.
         fixups: run in order on each staged root.
+        standing: for kinds whose entries depend on where they are, or on what is around them.
         runs_code: whether loading the cache executes code from it.
         loads_libraries: whether that code is shared libraries, which a noexec mount refuses.
         signs: how files show that an engine used the cache, or compiled.
@@ -118,6 +148,7 @@ class CacheKind:
     strict_parameters: tuple[str, ...] = ()
     may_be_absent: frozenset[str] = frozenset()
     fixups: tuple[Fixup, ...] = ()
+    standing: StandingRule | None = None
     runs_code: bool = True
     loads_libraries: bool = True
     signs: UseSigns = field(default_factory=UseSigns)

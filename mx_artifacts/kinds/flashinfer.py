@@ -9,15 +9,19 @@ stated, and then the identity must say how the ranks are laid out.
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from mx_artifacts.bundle.entry import EntryView
 from mx_artifacts.bundle.rules import PackRules
 from mx_artifacts.core.identity import SourceType
-from mx_artifacts.kinds.base import LITTER, SIZES, CacheKind, RootRule
+from mx_artifacts.kinds.base import LITTER, SIZES, CacheKind, RootRule, StandingVerdict
 from mx_artifacts.kinds.built_modules import built_module_fault
 from mx_artifacts.kinds.commits import binary_fault, empty_fault, json_fault, names_in
 from mx_artifacts.kinds.ninja_modules import relocate_ninja_modules, relocation_obstacle
+from mx_artifacts.kinds.ninja_standing import standing_modules
 from mx_artifacts.kinds.roots import below_home, below_vllm_cache, first_of, from_variable
 from mx_artifacts.kinds.signs import NINJA_SIGNS
+from mx_artifacts.kinds.standing import fetched_differs
 
 _IN_UNITS = ("cached_ops", "generated")
 
@@ -56,6 +60,14 @@ def _module_fault(entry: EntryView) -> str | None:
         return "it has no compiled kernel"
     held = "a process is building it" if entry.lock_is_held(lock) else None
     return empty_fault(entry, objects) or held
+
+
+def standing(entry: EntryView, root: Path, fetched: Path | None) -> StandingVerdict:
+    """Ask ninja about its modules; CuTe kernels are current by what their meta.json says."""
+    meta = f"{entry.path}/meta.json"
+    if entry.path.endswith("_cute_dsl") and fetched_differs(meta, root, fetched):
+        return StandingVerdict(doubt="not verified: its meta.json is not the fetched one's")
+    return standing_modules(entry, root, fetched)
 
 
 KIND = CacheKind(
@@ -112,5 +124,6 @@ KIND = CacheKind(
         }
     ),
     fixups=(relocate_ninja_modules,),
+    standing=standing,
     signs=NINJA_SIGNS,
 )

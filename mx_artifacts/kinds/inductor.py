@@ -26,6 +26,7 @@ from mx_artifacts.kinds.roots import (
     user_name,
 )
 from mx_artifacts.kinds.signs import UseSigns
+from mx_artifacts.kinds.triton_commits import standing_groups
 from mx_artifacts.kinds.triton_groups import is_key_directory, relocate_triton_groups
 from mx_artifacts.kinds.vllm_commits import hash_directory_of, rank_sets
 
@@ -126,6 +127,7 @@ KIND = CacheKind(
         }
     ),
     fixups=(relocate_triton_groups,),
+    standing=standing_groups,
     # A hit, too, writes wrappers and Triton kernels out of its pickles where they are absent, and
     # AOTAutograd's layer misses on a warm cache (docs/cache-facts.md, 2), so those do not count.
     signs=UseSigns(compiled=("fxgraph", "*.so", "artifact_*", "model")),

@@ -13,7 +13,7 @@ from mx_artifacts.core.identity import SourceType
 from mx_artifacts.kinds.base import LITTER, CacheKind, RootRule
 from mx_artifacts.kinds.commits import binary_fault
 from mx_artifacts.kinds.roots import below_home, first_of, from_variable
-from mx_artifacts.kinds.triton_commits import key_directories, key_directory_fault
+from mx_artifacts.kinds.triton_commits import key_directories, key_directory_fault, standing_groups
 from mx_artifacts.kinds.triton_groups import relocate_triton_groups
 
 
@@ -46,4 +46,5 @@ KIND = CacheKind(
     # cuda_utils*.so is imported into the process.
     strict_parameters=("machine", "python_abi", "libc"),
     fixups=(relocate_triton_groups,),
+    standing=standing_groups,
 )

@@ -6,7 +6,11 @@ helper libraries and of autotune results, which have one file each.
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
+
 from mx_artifacts.bundle.entry import COMMIT_SECONDS, EntryView
+from mx_artifacts.kinds.base import StandingVerdict
 from mx_artifacts.kinds.commits import json_fault, names_in
 from mx_artifacts.kinds.triton_groups import (
     GROUP_PREFIX,
@@ -70,3 +74,31 @@ def _group_fault(entry: EntryView, directory: str, name: str) -> str | None:
         if file.mtime_ns > group.mtime_ns and entry.age_seconds < COMMIT_SECONDS:
             return f"{child} is newer than {name}: it is being compiled again"
     return None
+
+
+def standing_groups(entry: EntryView, root: Path, fetched: Path | None) -> StandingVerdict:
+    """Refuse an entry that stands in `root` while one of its groups points elsewhere.
+
+    Where the other place is gone that is a miss; where it is there, Triton reads it instead. The
+    same directory may have another name. Groups must have passed `key_directory_fault`.
+    """
+    for directory in key_directories(entry):
+        for name in names_in(entry, directory):
+            if name.startswith(GROUP_PREFIX):
+                children = group_children(name, entry.read(f"{directory}/{name}"))
+                for child, path in children.items():
+                    fault = _elsewhere(path, root / directory / child)
+                    if fault:
+                        inside = directory[len(entry.path) + 1 :]
+                        where = f"{inside}/{name}" if inside else name
+                        return StandingVerdict(f"{where} points at {path}, {fault}")
+    return StandingVerdict()
+
+
+def _elsewhere(path: str, here: Path) -> str:
+    if path == str(here):
+        return ""
+    try:
+        return "" if os.path.samefile(path, here) else "which is another file than the one here"
+    except (OSError, ValueError):
+        return "which is not there"

@@ -13,6 +13,7 @@ from mx_artifacts.kinds.base import LITTER, CacheKind, RootRule
 from mx_artifacts.kinds.built_modules import built_module_fault
 from mx_artifacts.kinds.commits import binary_fault
 from mx_artifacts.kinds.ninja_modules import relocate_ninja_modules, relocation_obstacle
+from mx_artifacts.kinds.ninja_standing import standing_modules
 from mx_artifacts.kinds.roots import below_home, first_of, from_variable
 from mx_artifacts.kinds.signs import NINJA_SIGNS
 
@@ -71,5 +72,6 @@ KIND = CacheKind(
         }
     ),
     fixups=(relocate_ninja_modules,),
+    standing=standing_modules,
     signs=NINJA_SIGNS,
 )

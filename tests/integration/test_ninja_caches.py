@@ -22,10 +22,11 @@ from mx_artifacts.bundle.rules import no_fault
 from mx_artifacts.clock import SYSTEM_CLOCK
 from mx_artifacts.install.base import ArtifactOrigin, RootInstall, RootReport
 from mx_artifacts.install.installer import install_artifact
-from mx_artifacts.kinds import ninja_modules
-from mx_artifacts.kinds.base import CacheKind
+from mx_artifacts.kinds import ninja_modules, ninja_standing
+from mx_artifacts.kinds.base import CacheKind, StandingVerdict
 from mx_artifacts.kinds.ninja_program import find_ninja, pending_work
 from mx_artifacts.kinds.registry import get_kind
+from mx_artifacts.kinds.standing import standing_judge
 from tests.integration.test_real_caches import run_program
 
 FLASHINFER, TVM_FFI = get_kind("flashinfer"), get_kind("tvm_ffi")
@@ -87,6 +88,7 @@ def move(
     kind: CacheKind = FLASHINFER,
     keep_mtimes: bool = True,
     between: Callable[[], object] = lambda: None,
+    replacing: bool = False,
 ) -> RootReport:
     """Pack `source`, remove it, and install it at `root`, with `between` done between the two.
 
@@ -98,8 +100,19 @@ def move(
     shutil.rmtree(source)
     between()
     [report] = install_artifact(
-        [RootInstall("", root, bundle, kind.pack.entry_of, kind.fixups)],
+        [
+            RootInstall(
+                "",
+                root,
+                bundle,
+                kind.pack.entry_of,
+                kind.fixups,
+                kind.pack.keep_mtimes,
+                standing_judge(kind),
+            )
+        ],
         artifact=ArtifactOrigin("a" * 64, "s", "w", "h:1", kind.name),
+        replace=replacing,
         lock_timeout_seconds=0,
     ).roots
     return report
@@ -240,6 +253,69 @@ def test_outputs_outside_the_module(root: Path) -> None:
     before = victim.stat().st_mtime_ns
     assert "lies outside its directory" in dropped_reason(move(root, root))
     assert victim.stat().st_mtime_ns == before
+
+
+# --- what stood there before ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("original", ["gone", "there"])
+def test_a_raw_copy_of_another_root_is_not_called_usable(root: Path, original: str) -> None:
+    """With the original there, ninja is content with it and says that there is no work."""
+    target, other = root.parent / "elsewhere", root.parent / "other"
+    shutil.copytree(root, target, copy_function=shutil.copy2)
+    shutil.copytree(root, other)
+    if original == "there":
+        assert work_at(target) == ""
+        report = move(other, target)
+    else:
+        report = move(root, target)
+    assert report.kept == (MODULE, str(Path(SOURCE).parent))
+    assert f"it was built in {root}" in report.unusable[MODULE]
+    assert report.unusable.keys() == {MODULE}
+
+
+def test_a_module_that_a_package_has_outdated(root: Path) -> None:
+    copies = [shutil.copytree(root, root.parent / name / "source") for name in ("a", "b")]
+    target = root.parent / "elsewhere"
+    move(root, target)
+    age(header_of(target), HOUR_NS)
+    report = move(copies[0], target)
+    assert (report.kept, MODULE in report.same) == ((MODULE, str(Path(SOURCE).parent)), False)
+    assert "older than most recent input" in report.unusable[MODULE]
+    report = move(copies[1], target, replacing=True)
+    assert (MODULE in report.installed, work_at(target)) == (True, "")
+
+
+def test_a_module_that_is_current_is_kept_without_a_word(root: Path) -> None:
+    target = root.parent / "elsewhere"
+    first = shutil.copytree(root, root.parent / "again" / "source")
+    move(root, target)
+    report = move(first, target)
+    assert set(report.same) == {MODULE, str(Path(SOURCE).parent)}
+    assert (dict(report.unusable), dict(report.unverified)) == ({}, {})
+
+
+def test_a_module_of_other_commands_is_in_doubt(root: Path) -> None:
+    target = root.parent / "elsewhere"
+    shutil.copytree(root, target)
+    build_file = target / MODULE / "build.ninja"
+    build_file.write_text(
+        build_file.read_text().replace(str(root), str(target)).replace("-fPIC", "-fPIC -O1")
+    )
+    for path in (target / MODULE).iterdir():
+        if path.name != "build.ninja":
+            path.unlink()
+    subprocess.run(["ninja", "-C", str(target / MODULE)], check=True, capture_output=True)
+    report = move(root, target)
+    assert report.unusable == {}
+    assert "its build.ninja is not the fetched one's" in report.unverified[MODULE]
+
+
+def test_judging_without_ninja(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    judge = standing_judge(FLASHINFER)
+    assert judge(root, MODULE, None) == StandingVerdict()
+    monkeypatch.setattr(ninja_standing, "find_ninja", lambda: None)
+    assert "no ninja on PATH" in judge(root, MODULE, None).doubt
 
 
 # --- where ninja cannot be asked -----------------------------------------------------------------

@@ -417,13 +417,13 @@ def test_the_interpreters_own_libraries_pass() -> None:
     """Real linkers' output: what ELF rules of ours would wrongly refuse."""
     import _json
 
-    from mx_artifacts.bundle.entry import EntryFile, EntryView
+    from mx_artifacts.bundle.entry import EntryFile, EntryView, bundle_content
     from mx_artifacts.kinds.commits import binary_fault
 
     library = Path(getattr(_json, "__file__", None) or os.path.realpath("/proc/self/exe"))
     with library.open("rb") as file:
         size = library.stat().st_size
         for length, fault in ((size, None), (size - 1, "x.so is cut short")):
-            files = {"x.so": EntryFile(length, 0, 0)}
-            view = EntryView("x.so", files, bundle=file, root="/", age_seconds=AN_HOUR)
+            files, content = {"x.so": EntryFile(length, 0)}, bundle_content(file)
+            view = EntryView("x.so", files, content=content, root="/", age_seconds=AN_HOUR)
             assert binary_fault(view) == fault

@@ -13,6 +13,13 @@ import click
 from mx_artifact_cli import options
 from mx_artifact_cli.connect import open_client
 from mx_artifact_cli.describe import identity_facts, identity_object
+from mx_artifact_cli.installed import (
+    headline,
+    no_use,
+    root_objects,
+    show_roots,
+    warn_of_unusable,
+)
 from mx_artifact_cli.options import Verb, parsed_option, setting_option
 from mx_artifact_cli.output import Output, error_object
 from mx_artifact_cli.progress import progress
@@ -33,8 +40,6 @@ if TYPE_CHECKING:
     from mx_artifacts.fetcher import Fetched, FetcherSettings, FetchPlan, SourceWanted
     from mx_artifacts.kinds.base import CacheKind
     from mx_artifacts.kinds.identity import ProbedIdentity
-
-_ALL_HERE = "all of it was here already"
 
 
 @click.command("fetch-and-install", cls=Verb)
@@ -88,8 +93,10 @@ def command(
     """Fetch caches from a warm node and install them here.
 
     Discovers a source whose identity equals this node's, transfers, verifies and installs. A
-    reader of the cache sees the old state or the new, never a mixture. Where several kinds are
-    named and some fail, the exit code is 3.
+    reader of the cache sees the old state or the new, never a mixture. Entries that the roots
+    already hold win, unless --replace; of those that the engine will not use as they stand, each is
+    named with the reason. The exit code is 3 where several kinds are named and some fail, and where
+    nothing of a fetched cache will be used.
     """
     selected = select_kinds(kind_names, stated_roots)
     identity_of = partial(
@@ -131,7 +138,11 @@ def command(
                         wanted=wanted,
                         replace=replace,
                     )
-                    done.append(_show_plan(output, each, probed, plan))
+                    standing = {}
+                    if plan.already is None:
+                        standing = fetcher.standing_entries(each.kind, each.stated_roots)
+                    planned = _show_plan(output, each, probed, plan, standing, replace=replace)
+                    done.append(planned)
                 else:
                     fetched = fetcher.fetch_and_install(
                         each.kind,
@@ -141,6 +152,8 @@ def command(
                         replace=replace,
                     )
                     done.append(_show_fetched(output, probed, fetched))
+                    if fetched.report.is_of_no_use:
+                        failures[each.kind.name] = no_use(each.kind.name, fetched.report)
             except MxArtifactsError as error:
                 if ALL in kind_names and isinstance(error, (NoSourceError, ConfigurationError)):
                     output.note(f"{each.kind.name} skipped: {error}")
@@ -158,6 +171,8 @@ def command(
                 "failed": {kind: error_object(error) for kind, error in failures.items()},
             }
         )
+    if failures and len(selected) == 1:
+        raise next(iter(failures.values()))
     if failures:
         raise KindsFailedError(failures, total=len(selected))
 
@@ -213,10 +228,13 @@ def _show_plan(
     selected: Selected,
     probed: ProbedIdentity,
     plan: FetchPlan,
+    standing: Mapping[Path, int],
+    *,
+    replace: bool,
 ) -> dict[str, Any]:
     first = plan.sources[0]
     roots = selected.roots(settings.environment())
-    outcome = _ALL_HERE if plan.already else "would be fetched and installed"
+    outcome = headline(plan.already) if plan.already else "would be fetched and installed"
     output.line(f"{selected.kind.name}: {outcome}")
     output.facts(identity_facts(probed.identity, probed.origins), indent="  identity  ")
     facts = {
@@ -227,11 +245,18 @@ def _show_plan(
         "into": ", ".join(map(str, roots.values())),
     }
     output.facts({name: value for name, value in facts.items() if value}, indent="  ")
+    if plan.already:
+        show_roots(output, plan.already)
+        warn_of_unusable(output, selected.kind.name, plan.already)
+    else:
+        _show_standing(output, standing, replace)
     planned = {
         "kind": selected.kind.name,
         "sources": [_source_object(source) for source in plan.sources],
         "total_bytes": first.total_size,
         "already_installed": plan.already is not None,
+        "unusable": _unusable(plan),
+        "standing": {str(root): count for root, count in standing.items()},
         "roots": {name or selected.kind.name: path for name, path in roots.items()},
         "identity": identity_object(probed.identity),
     }
@@ -239,9 +264,27 @@ def _show_plan(
     return planned
 
 
+def _show_standing(output: Output, standing: Mapping[Path, int], replace: bool) -> None:
+    """Say what is known of kept and replaced entries before the artifact's index is here."""
+    fate = "replaced" if replace else "kept (with --replace: replaced)"
+    for root, count in standing.items():
+        output.line(
+            f"  {root} holds {count_of(count, 'entry', 'entries')}; those that the artifact has "
+            f"too would be {fate}. Which they are, and whether they are fit for use, is known "
+            "after the transfer."
+            if count
+            else f"  {root} holds nothing that could be kept or replaced"
+        )
+
+
+def _unusable(plan: FetchPlan) -> dict[str, dict[str, str]]:
+    roots = plan.already.roots if plan.already else ()
+    return {str(root.root): dict(root.unusable) for root in roots if root.unusable}
+
+
 def _show_fetched(output: Output, probed: ProbedIdentity, fetched: Fetched) -> dict[str, Any]:
     report = fetched.report
-    output.line(f"{fetched.kind}: {_ALL_HERE if report.unchanged else 'installed'}")
+    output.line(f"{fetched.kind}: {headline(report)}")
     facts = {
         "from": f"{fetched.source.worker_grpc_endpoint} (worker {fetched.source.worker_id})",
         "artifact": fetched.source.artifact_id,
@@ -254,16 +297,9 @@ def _show_fetched(output: Output, probed: ProbedIdentity, fetched: Fetched) -> d
         )
         facts["install"] = format_seconds(fetched.install_seconds)
     output.facts(facts, indent="  ")
-    for root in report.roots:
-        output.line(
-            f"  {root.root}: {count_of(len(root.installed), 'entry', 'entries')} installed, "
-            f"{len(root.kept)} kept, {len(root.dropped)} dropped"
-        )
-        for entry, reason in root.dropped.items():
-            output.line(f"    dropped {entry}: {reason}")
-        for entry, reason in root.unverified.items():
-            output.line(f"    {entry}: {reason}")
+    show_roots(output, report)
     output.line(f"  receipt   {report.receipt_path}")
+    warn_of_unusable(output, fetched.kind, report)
     installed = {
         "kind": fetched.kind,
         "source": _source_object(fetched.source),
@@ -271,18 +307,7 @@ def _show_fetched(output: Output, probed: ProbedIdentity, fetched: Fetched) -> d
         "transfer_seconds": round(fetched.transfer_seconds, 6),
         "install_seconds": round(fetched.install_seconds, 6),
         "receipt": report.receipt_path,
-        "roots": [
-            {
-                "path": root.root,
-                "installed": list(root.installed),
-                "kept": list(root.kept),
-                "dropped": dict(root.dropped),
-                "unverified": dict(root.unverified),
-                "files": root.files,
-                "bytes": root.bytes,
-            }
-            for root in report.roots
-        ],
+        "roots": root_objects(report),
         "identity": identity_object(probed.identity),
     }
     output.record("installed", installed)

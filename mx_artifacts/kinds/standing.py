@@ -1,0 +1,43 @@
+"""Tell whether an entry that stands in a root will be used there, by its kind's own rules."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+from mx_artifacts.bundle.standing import view_standing
+from mx_artifacts.kinds.base import CacheKind, StandingVerdict
+
+StandingJudge = Callable[[Path, str, "Path | None"], StandingVerdict]
+"""Judges an entry of a root (without links) beside its fetched tree, as `StandingRule` has it."""
+
+
+def no_judgement(root: Path, entry: str, fetched: Path | None) -> StandingVerdict:
+    """Take every entry that stands for fit."""
+    return StandingVerdict()
+
+
+def standing_judge(kind: CacheKind) -> StandingJudge:
+    """Return the judge of the kind's entries. It never raises: what it cannot read is a doubt."""
+    return partial(_judge, kind)
+
+
+def _judge(kind: CacheKind, root: Path, entry: str, fetched: Path | None) -> StandingVerdict:
+    if fetched is not None and (fetched / entry).is_dir() != (root / entry).is_dir():
+        return StandingVerdict("there is a file where a directory should be, or the reverse")
+    try:
+        view = view_standing(str(root), entry, kind.pack)
+        fault = kind.pack.fault_of(view) if view.files else None
+        if fault is not None:
+            return StandingVerdict(fault)
+        return kind.standing(view, root, fetched) if kind.standing else StandingVerdict()
+    except OSError as error:
+        return StandingVerdict(doubt=f"{error.filename or entry}: {error.strerror or error}")
+
+
+def fetched_differs(entry_path: str, root: Path, fetched: Path | None) -> bool:
+    """Tell whether the file at `entry_path` is in both trees, and not the same."""
+    if fetched is None or not (fetched / entry_path).is_file():
+        return False
+    return (fetched / entry_path).read_bytes() != (root / entry_path).read_bytes()
