@@ -200,17 +200,10 @@ class ArtifactFetcher:
             accelerator=wanted.accelerator,
             order=self._order,
             root_objection=root_objection,
-            refused=self._refused(),
+            # Read anew, so that a waiting fetch learns of one.
+            refused=Quarantine(self._settings.state_directory).refusals(),
         )
         return [source for source, _ in zip(found, range(MAX_SOURCES_TRIED), strict=False)]
-
-    def _refused(self) -> dict[str, str]:
-        """Return the artifacts in quarantine, read anew so that a waiting fetch learns of one."""
-        return {
-            artifact_id: f"artifact {artifact_id} is quarantined on this node, because "
-            f"{entry.reason} (see `mx-artifact quarantine --list`)"
-            for artifact_id, entry in Quarantine(self._settings.state_directory).artifacts().items()
-        }
 
     def plan(
         self,

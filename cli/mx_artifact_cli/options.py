@@ -224,10 +224,10 @@ identity_option: Decorator = click.option(
     "--identity",
     "stated",
     multiple=True,
-    metavar="KEY=VALUE",
+    metavar="[KIND.]KEY=VALUE",
     callback=_identity,
-    help="State an identity field or extra parameter instead of what is found installed; "
-    "may be repeated.",
+    help="State an identity field or extra parameter instead of what is found installed, for every "
+    "kind or for KIND alone; may be repeated.",
 )
 framework_option: Decorator = click.option(
     "--framework",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from mx_artifacts import settings
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from mx_artifacts.kinds.identity import ProbedIdentity
 
 ALL = "all"
+_NOTHING: Mapping[str, str] = MappingProxyType({})
 
 
 @dataclass(frozen=True)
@@ -34,12 +36,17 @@ class Selected:
 
 
 def select_kinds(
-    names: Sequence[str], stated_roots: Sequence[tuple[str, Path]]
+    names: Sequence[str],
+    stated_roots: Sequence[tuple[str, Path]],
+    stated: Mapping[str, str] = _NOTHING,
 ) -> tuple[Selected, ...]:
     """Return the named kinds, each once, with the roots that --root states for them.
 
+    `stated` is what --identity states.
+
     Raises:
-        ConfigurationError: an unknown kind, or a root of a kind or name that is not selected.
+        ConfigurationError: an unknown kind, a root of a kind or name that is not selected, or an
+            identity value of a kind that is not selected.
     """
     from mx_artifacts.kinds.registry import all_kinds, get_kind
 
@@ -57,6 +64,8 @@ def select_kinds(
         kind, root = _root_of(name, kinds)
         if roots[kind.name].setdefault(root, path) != path:
             raise ConfigurationError(f"--root names two paths for {name or kind.name!r}")
+    for key in stated:
+        _check_kind_of(key, kinds)
     return tuple(Selected(kind, roots[kind.name]) for kind in kinds)
 
 
@@ -76,6 +85,26 @@ def _root_of(name: str, kinds: Sequence[CacheKind]) -> tuple[CacheKind, str]:
         f"--root names {name!r}, but should be one of {', '.join(known)}",
         hint="give --root KIND=PATH or KIND/ROOT=PATH for a kind that --kind names",
     )
+
+
+def _check_kind_of(key: str, kinds: Sequence[CacheKind]) -> None:
+    name, separator, _ = key.partition(".")
+    if separator and name not in {kind.name for kind in kinds}:
+        raise ConfigurationError(
+            f"--identity states {key!r}, but {name!r} is none of the kinds that --kind names "
+            f"({', '.join(kind.name for kind in kinds)})",
+            hint="give KEY=VALUE for every kind, or KIND.KEY=VALUE for one that --kind names",
+        )
+
+
+def _stated_for(kind: CacheKind, stated: Mapping[str, str]) -> dict[str, str]:
+    """Return what is stated for a kind; what is stated for it alone wins."""
+    prefix = f"{kind.name}."
+    for_all = {key: value for key, value in stated.items() if "." not in key}
+    alone = {k.removeprefix(prefix): v for k, v in stated.items() if k.startswith(prefix)}
+    # Names are compared without case, so that a value for all does not stand beside its own.
+    own = {key.lower() for key in alone}
+    return {**{k: v for k, v in for_all.items() if k.lower() not in own}, **alone}
 
 
 def select_present(
@@ -124,7 +153,7 @@ def identify(
     """
     from mx_artifacts.kinds.identity import Profile, probe_identity
 
-    overrides = dict(stated)
+    overrides = _stated_for(kind, stated)
     for flag, name, value in (
         ("--framework", "backend_framework", framework),
         ("--arch", "gpu_arch", arch),

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from types import MappingProxyType
 
+from mx_artifacts import settings
 from mx_artifacts.artifacts.protocol import ArtifactSourceEndpoint
 from mx_artifacts.client.central import CentralClient
 from mx_artifacts.core.compatibility import (
@@ -21,6 +21,7 @@ from mx_artifacts.core.sources import (
     WorkerRecord,
 )
 from mx_artifacts.errors import IncompatibleSourceError, NoSourceError
+from mx_artifacts.install.quarantine import Quarantine
 from mx_artifacts.kinds.registry import kind_name_of
 
 MAX_EXPLAINED = 16
@@ -54,11 +55,12 @@ def candidate_sources(
     accelerator: str = "",
     order: OrderCandidates | None = None,
     root_objection: RootObjection = no_objection,
-    refused: Mapping[str, str] = MappingProxyType({}),
+    refused: Mapping[str, str] | None = None,
 ) -> Iterator[ArtifactSourceEndpoint]:
     """Yield compatible sources in order, each record fetched when it is asked for.
 
-    `refused` maps the ids of artifacts that this node must not take to why.
+    `refused` maps the ids of artifacts that this node must not take to why; by default, those in
+    the quarantine of MX_STATE_DIR.
 
     Incompatible accelerators are dropped before ordering, so that they cannot use up a target's
     attempts, and checked again on the record, which is authoritative.
@@ -67,7 +69,10 @@ def candidate_sources(
         NoSourceError: nobody serves this model and kind.
         IncompatibleSourceError: somebody does, but none fits; `reasons` says why for each.
         MetadataError: the central server does not answer.
+        ConfigurationError: the quarantine cannot be read.
     """
+    if refused is None:
+        refused = Quarantine(settings.STATE_DIR.read()).refusals()
     refs = client.list_sources(
         SourceQuery(status=SourceStatus.READY, worker_rank=worker_rank), identity
     )

@@ -1,7 +1,8 @@
-"""Checks of the data plane and of the central server."""
+"""Checks of the data plane, of the central server and of what is behind it."""
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 import subprocess
@@ -12,6 +13,8 @@ from mx_artifacts.client.central import CentralClient
 from mx_artifacts.doctor.base import Check, fail, ok, warn
 from mx_artifacts.errors import ExitCode, MxArtifactsError
 from mx_artifacts.kinds.base import Environment
+from mx_artifacts.metadata.base import MetadataBackend
+from mx_artifacts.metadata.registry import create_backend
 
 # In a process of its own: a hang in UCX ends with it, and its log is ours to read. It leaves
 # without NIXL's destructors, which may hang too.
@@ -75,6 +78,23 @@ def check_nixl(backend: str, env: Environment, *, timeout_seconds: float) -> Che
 
 def _nixl_failed(what: str, next_step: str) -> Check:
     return fail("nixl", what, next_step, ExitCode.TRANSPORT)
+
+
+def check_backend(url: str) -> Check:
+    """Ask the metadata backend that the settings name for the central server, if it is one."""
+    name = "metadata backend"
+    try:
+        asyncio.run(_ping(create_backend(url)))
+    except MxArtifactsError as error:
+        return fail(name, str(error), error.hint(), error.exit_code)
+    return ok(name, "it answers")
+
+
+async def _ping(backend: MetadataBackend) -> None:
+    try:
+        await backend.start()
+    finally:
+        await backend.close()
 
 
 def check_server(address: str, *, timeout_seconds: float) -> Check:

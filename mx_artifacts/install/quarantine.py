@@ -74,6 +74,14 @@ class Quarantine:
             entries = [_read(self._directory / name) for name in names if name.endswith(".json")]
             return {entry.artifact_id: entry for entry in entries}
 
+    def refusals(self) -> dict[str, str]:
+        """Map the ids of artifacts that are in to why they are not taken. Raises as `artifacts`."""
+        return {
+            artifact_id: f"artifact {artifact_id} is quarantined on this node, because "
+            f"{entry.reason} (see `mx-artifact quarantine --list`)"
+            for artifact_id, entry in self.artifacts().items()
+        }
+
     @property
     def _directory(self) -> Path:
         return self.state_directory / "quarantine"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from mx_artifacts import settings
 from mx_artifacts.errors import ConfigurationError
 from mx_artifacts.metadata.base import MetadataBackend
 
@@ -37,6 +38,14 @@ _BACKENDS: dict[str, Callable[[str], MetadataBackend]] = {
     "redis": _redis,
     "rediss": _redis,
 }
+
+
+def backend_url(backend: str) -> str:
+    """Return the backend's URL; `redis` alone takes its address from the Redis variables."""
+    if backend != "redis":
+        return backend
+    url = settings.REDIS_URL.read()
+    return url or f"redis://{settings.REDIS_HOST.read()}:{settings.REDIS_PORT.read()}"
 
 
 def create_backend(url: str) -> MetadataBackend:

@@ -14,8 +14,11 @@ from click.testing import CliRunner
 from mx_artifact_cli import options
 from mx_artifact_cli.commands import fetch_and_install, inspect, publish, serve, sources
 from mx_artifact_cli.options import SettingOption
+from mx_artifact_cli.selection import identify
 from mx_artifacts import settings
 from mx_artifacts.errors import ConfigurationError
+from mx_artifacts.kinds.base import CacheKind
+from mx_artifacts.kinds.registry import get_kind
 from tests.support.cli import RunCli, runner
 
 VERBS: list[click.Command] = [
@@ -134,6 +137,24 @@ def test_malformed_identities_are_named(text: str) -> None:
     assert "gpu_arch=sm90" in caught.value.hint()
 
 
+def test_a_value_for_one_kind_alone_wins_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    taken = {}
+
+    def probe(kind: CacheKind, **given: Any) -> None:
+        taken[kind.name] = given["overrides"]
+
+    monkeypatch.setattr("mx_artifacts.kinds.identity.probe_identity", probe)
+    stated = {"GPU_ARCH": "sm90", "dtype": "bf16", "triton.gpu_arch": "sm80", "tilelang.x": "1"}
+    for name in ("triton", "tilelang"):
+        identify(get_kind(name), "m", stated, None)
+    assert taken == {
+        "triton": {"dtype": "bf16", "gpu_arch": "sm80"},
+        "tilelang": {"GPU_ARCH": "sm90", "dtype": "bf16", "x": "1"},
+    }
+    with pytest.raises(ConfigurationError, match="disagree"):
+        identify(get_kind("triton"), "m", stated, None, arch="sm90")
+
+
 def test_an_identity_field_stated_twice_is_refused() -> None:
     with pytest.raises(ConfigurationError, match="'a' twice"):
         parsed(options.identity_option, "--identity", "a=1", "--identity", "a=2")
@@ -186,6 +207,9 @@ def _unknown_names() -> Iterator[tuple[str, ...]]:
         yield verb, "--model", "m", "--kind", "triton", "--root", "inductor=/x"
         yield verb, "--model", "m", "--kind", "triton", "--kind", "inductor", "--root", "/x"
         yield verb, "--model", "m", "--kind", "triton", "--root", "/x", "--root", "triton=/y"
+        yield verb, "--model", "m", "--kind", "triton", "--identity", "inductor.gpu_arch=none"
+        yield verb, "--model", "m", "--kind", "triton", "--identity", "nosuchkind.gpu_arch=none"
+    yield "why", "--model", "m", "--kind", "triton", "--identity", "inductor.gpu_arch=none"
     yield "sources", "list", "--kind", "nosuchkind"
     yield ("inspect",)
     yield "inspect", __file__, "--source-id", "0123456789abcdef"

@@ -16,6 +16,8 @@ from mx_artifacts.errors import ExitCode
 from mx_artifacts.install import mounts
 from mx_artifacts.install.mounts import Mount, mount_of, mount_table
 from mx_artifacts.kinds.registry import get_kind
+from tests.support.cli import runner
+from tests.support.valkey import running, valkey_binary
 
 TRITON, CUTE, FLASHINFER = map(get_kind, ("triton", "cute_dsl", "flashinfer"))
 
@@ -230,6 +232,29 @@ def test_nixl_that_is_missing_dies_or_hangs(
 def test_a_backend_that_nixl_lacks_is_named() -> None:
     check = network.check_nixl("NONE", dict(os.environ), timeout_seconds=60)
     assert (check.level, "NONE" in check.what) == (Level.FAIL, True)
+
+
+def test_a_metadata_backend_that_is_there_or_not(tmp_path: Path) -> None:
+    with running(valkey_binary(), tmp_path) as process:
+        assert network.check_backend(process.url).level is Level.OK
+    for url, code in ((process.url, ExitCode.UNREACHABLE), ("redis://", ExitCode.USAGE)):
+        check = network.check_backend(url)
+        assert (check.level, check.exit_code, check.name) == (Level.FAIL, code, "metadata backend")
+        assert check.next_step
+
+
+def test_the_backend_is_asked_only_where_settings_name_one(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name, value in (("MX_SERVER_ADDRESS", "127.0.0.1:1"), ("MX_TRANSPORT", "inproc")):
+        monkeypatch.setenv(name, value)
+    monkeypatch.setenv("REDIS_URL", "redis://127.0.0.1:1/0")
+    monkeypatch.delenv("MX_METADATA_BACKEND", raising=False)
+    run = runner(capsys)
+    args = ("doctor", "--kind", "cute_dsl", "--format", "json")
+    assert "metadata backend" not in run(*args).out
+    monkeypatch.setenv("MX_METADATA_BACKEND", "redis")
+    assert "Redis 127.0.0.1:1/0 cannot be reached" in run(*args).out
 
 
 def test_a_server_that_is_not_there() -> None:

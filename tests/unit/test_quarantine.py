@@ -9,6 +9,8 @@ from typing import cast
 import pytest
 
 from mx_artifacts import settings
+from mx_artifacts.artifacts.discover import discover_artifact_source
+from mx_artifacts.artifacts.factories import triton_cache_artifact_transfer
 from mx_artifacts.client.central import CentralClient
 from mx_artifacts.clock import FakeClock
 from mx_artifacts.core.identity import SourceIdentity, SourceType, compute_mx_source_id
@@ -98,6 +100,18 @@ def test_with_all_of_them_in_it_says_why(tmp_path: Path) -> None:
         fetcher(tmp_path).discover(IDENTITY)
     for reason in caught.value.reasons.values():
         assert "quarantined on this node, because it crashed the engine" in reason
+
+
+def test_loaders_honour_it_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The library's own calls, which know the state directory from the environment only."""
+    monkeypatch.setenv("MX_STATE_DIR", str(tmp_path))
+    client = cast(CentralClient, Server())
+    transfer = triton_cache_artifact_transfer(tmp_path, tmp_path, tmp_path)
+    Quarantine(tmp_path).add(BAD, "it crashed the engine")
+    assert discover_artifact_source(client, IDENTITY).artifact_id == GOOD
+    Quarantine(tmp_path).add(GOOD, "so did this one")
+    with pytest.raises(IncompatibleSourceError, match="because so did this one"):
+        transfer.discover_and_transfer(client, IDENTITY, cast(Transport, None))
 
 
 @pytest.mark.parametrize(

@@ -41,9 +41,10 @@ def command(
 ) -> None:
     """Check this node before it publishes or fetches.
 
-    Roots, file systems, space, ninja, compilers, user, limits, NIXL, central server, clock. Exits
-    with 0 when nothing failed, else with the code that a command would end with on the first
-    failure. Without --kind, a tool that only some kinds need is a warning.
+    Roots, file systems, space, ninja, compilers, user, limits, NIXL, central server, clock, and the
+    metadata backend where MX_METADATA_BACKEND names one. Exits with 0 when nothing failed, else
+    with the code that a command would end with on the first failure. Without --kind, a tool that
+    only some kinds need is a warning.
     """
     selected = select_kinds(kind_names or [ALL], stated_roots)
     asked = bool(kind_names) and ALL not in kind_names
@@ -69,6 +70,7 @@ def _checks(
     selected: Sequence[Selected], asked: bool, server: str, timeout_seconds: float
 ) -> Iterator[Check]:
     from mx_artifacts.doctor import network, places, tools
+    from mx_artifacts.metadata.registry import backend_url
 
     env = settings.environment()
     kinds = [each.kind for each in selected]
@@ -88,6 +90,8 @@ def _checks(
     if settings.TRANSPORT.read() == "nixl":
         backend = settings.NIXL_BACKEND.read()
         yield network.check_nixl(backend, env, timeout_seconds=timeout_seconds)
+    if (backend := settings.METADATA_BACKEND.read()) not in ("memory", "memory:"):
+        yield network.check_backend(backend_url(backend))
     yield network.check_server(server, timeout_seconds=timeout_seconds)
 
 

@@ -98,7 +98,7 @@ def command(
     named with the reason. The exit code is 3 where several kinds are named and some fail, and where
     nothing of a fetched cache will be used.
     """
-    selected = select_kinds(kind_names, stated_roots)
+    selected = select_kinds(kind_names, stated_roots, stated)
     identity_of = partial(
         identify,
         model=model,

@@ -101,7 +101,7 @@ def command(
     any more.
     """
     output: Output = context.obj
-    wanted = select_kinds(kind_names, stated_roots)  # so that a wrong name need not wait
+    wanted = select_kinds(kind_names, stated_roots, stated)  # so that a wrong name need not wait
     if require_ranks is not None and not any(each.kind.rank_sets for each in wanted):
         raise ConfigurationError("--require-ranks fits no kind that --kind names")
     ready_url = _ready_url(serving)

@@ -39,12 +39,13 @@ def command(
     """
     import asyncio  # here, since it takes longer than the rest of a command line's start
 
+    from mx_artifacts.metadata.registry import backend_url
     from mx_artifacts.server.app import ServerConfig, serve
 
     config = ServerConfig(
         host=host,
         port=port,
-        backend_url=_backend_url(backend),
+        backend_url=backend_url(backend),
         heartbeat_timeout_seconds=heartbeat_timeout,
         gc_timeout_seconds=gc_timeout,
         reaper_scan_interval_seconds=reaper_interval,
@@ -62,11 +63,3 @@ def command(
             await serve(config, on_ready=on_ready, stop=stop)
 
     asyncio.run(run())
-
-
-def _backend_url(backend: str) -> str:
-    """Return the backend's URL; `redis` alone takes its address from the Redis variables."""
-    if backend != "redis":
-        return backend
-    url = settings.REDIS_URL.read()
-    return url or f"redis://{settings.REDIS_HOST.read()}:{settings.REDIS_PORT.read()}"

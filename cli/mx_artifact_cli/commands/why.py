@@ -69,7 +69,7 @@ def command(
     and 10 when there is none.
     """
     output: Output = context.obj
-    (selected,) = select_kinds((kind_name,), stated_roots)
+    (selected,) = select_kinds((kind_name,), stated_roots, stated)
     if vllm_factors is not None:
         if selected.kind.name != "inductor":
             raise ConfigurationError("--vllm-factors goes with --kind inductor only")
@@ -89,7 +89,7 @@ def command(
     output.line(f"{kind.name} of model {model}: {_verdict(candidates)}")
     output.facts(identity_facts(probed.identity, probed.origins), indent="  identity  ")
     for root in roots:
-        output.line(f"  root      {root['path']}  ({root['decided_by']}; {root['state']})")
+        output.line(f"  root      {_described_root(root)}")
     for each in candidates:
         _show(output, kind, each, roots)
     fitting = [each for each in candidates if each.fits]
@@ -124,13 +124,24 @@ def _roots(selected: Selected) -> list[dict[str, str]]:
     roots = []
     for rule in selected.kind.roots:
         stated = selected.stated_roots.get(rule.name)
-        path, decided_by = (stated, "--root") if stated else rule.locate(settings.environment())
+        name = rule.name or selected.kind.name
+        try:
+            path, decided_by = (stated, "--root") if stated else rule.locate(settings.environment())
+        except ConfigurationError as error:  # which is no reason not to compare identities
+            state = f"{error}; {error.hint()}"
+            roots.append({"name": name, "path": "", "decided_by": "", "state": state})
+            continue
         state = "there" if path.exists() else "not there yet"
         if rule.with_stated and not stated:
             state = "off, since its path is not stated"
-        name = rule.name or selected.kind.name
         roots.append({"name": name, "path": str(path), "decided_by": decided_by, "state": state})
     return roots
+
+
+def _described_root(root: Mapping[str, str]) -> str:
+    if not root["path"]:
+        return root["state"]
+    return f"{root['path']}  ({root['decided_by']}; {root['state']})"
 
 
 def _show(
@@ -154,7 +165,7 @@ def _show(
         output.line(f"    {difference['advice']}")
     for name, theirs in candidate.roots.items():
         ours = next((root for root in roots if root["name"] == (name or kind.name)), None)
-        if ours is not None and theirs != ours["path"]:
+        if ours is not None and theirs != ours["path"] != "":
             output.line(f"  root {name or kind.name} is {theirs} there, {ours['path']} here")
             output.line(f"    set the same on both nodes; here {ours['decided_by']} decided")
 

@@ -101,8 +101,8 @@ class Scenario:
         self._node_a = Node(directory / "node-a", environment)
         self._node_b = Node(directory / "racks" / "2" / "node-b", environment)
         self._arch = DEFAULT_ARCH
-        # What a driver would tell; without a GPU it is stated, as what was compiled for.
-        self._stated = {"gpu_arch": self._arch, "gpu_name": "none"}
+        # What a driver would tell; without a GPU it is stated, as what each compiled for.
+        self._stated = {"triton": self._arch, "inductor": "none"}
 
     def play(self) -> list[Comparison]:
         """Play all steps and return one comparison a kind.
@@ -173,8 +173,9 @@ class Scenario:
         command = [*_cli(verb), "--server", address, "--model", MODEL]
         for kind in self._kinds:
             command += ["--kind", kind, "--root", f"{kind}={node.root(kind)}"]
-        for name, value in self._stated.items():
-            command += ["--identity", f"{name}={value}"]
+        for kind in self._kinds:
+            if kind in self._stated:
+                command += ["--identity", f"{kind}.gpu_arch={self._stated[kind]}"]
         return command
 
 
