@@ -11,6 +11,7 @@ from mx_artifacts.artifacts.discover import RootObjection, candidate_sources, no
 from mx_artifacts.artifacts.factories import transfer_of_kind
 from mx_artifacts.artifacts.protocol import ArtifactSourceEndpoint
 from mx_artifacts.artifacts.tarred import DEFAULT_LOCK_TIMEOUT_SECONDS, TarredP2PArtifactTransfer
+from mx_artifacts.artifacts.turn import turn_to_fetch
 from mx_artifacts.artifacts.workspace import check_bundle_root
 from mx_artifacts.client.central import CentralClient
 from mx_artifacts.clock import SYSTEM_CLOCK, Clock
@@ -42,7 +43,8 @@ class FetcherSettings:
         bundle_root: staging of received bundles; default: MX_ARTIFACT_BUNDLE_ROOT.
         timeout_seconds: budget for receiving from one source.
         max_inflight_chunks: chunks that are read at once, each in a registered buffer.
-        lock_timeout_seconds: how long to wait for another installer of the same root.
+        lock_timeout_seconds: how long to wait for another installer of the same root, both
+            before the transfer and before the install.
         selector: "random" or "rendezvous_hash".
         state_directory: where this node's quarantine is.
     """
@@ -254,21 +256,45 @@ class ArtifactFetcher:
 
         `roots` overrides the kind's roots by name ("" is the primary root). Entries that the
         roots already hold are kept, unless `replace`. Without `replace` nothing is transferred
-        when the artifact is installed here, and its files are as they were installed.
+        when the artifact is installed here, and its files are as they were installed; and while
+        another process of this node fetches it into these roots, this one waits.
 
         Raises:
             UnusablePlaceError, NoSourceError, IncompatibleSourceError, MetadataError: as `plan`.
             TransferFailedError: every source failed.
             InstallError, BundleError: the roots are as they were.
         """
-        settings = self._settings
         plan = self.plan(kind, identity, roots, wanted=wanted, replace=replace)
+        first = plan.sources[0]
         if plan.already is not None:
-            return Fetched(kind.name, plan.sources[0], 0, 0.0, 0.0, plan.already)
+            return Fetched(kind.name, first, 0, 0.0, 0.0, plan.already)
         transfer = self._transfer(kind, roots)
+        if replace:
+            return self._transfer_and_install(transfer, plan.sources, replace=True)
+        with turn_to_fetch(
+            self._settings.bundle_root,
+            first.artifact_id,
+            (root.target_root for root in transfer.roots),
+            timeout_seconds=self._settings.lock_timeout_seconds,
+            clock=self._clock,
+            events=self._events,
+        ):
+            already = transfer.find_installed(first.artifact_id)  # by whoever had its turn before
+            if already is not None:
+                return Fetched(kind.name, first, 0, 0.0, 0.0, already)
+            return self._transfer_and_install(transfer, plan.sources, replace=False)
+
+    def _transfer_and_install(
+        self,
+        transfer: TarredP2PArtifactTransfer,
+        sources: Sequence[ArtifactSourceEndpoint],
+        *,
+        replace: bool,
+    ) -> Fetched:
+        settings = self._settings
         started = self._clock.monotonic()
         staged = transfer.transfer_from_any(
-            plan.sources,
+            sources,
             self._connected(),
             timeout=settings.timeout_seconds,
             max_inflight_chunks=settings.max_inflight_chunks,
@@ -276,7 +302,7 @@ class ArtifactFetcher:
         received = self._clock.monotonic()
         report = transfer.install(staged, replace=replace)
         return Fetched(
-            kind=kind.name,
+            kind=transfer.name,
             source=staged.source,
             total_bytes=staged.manifest.total_size,
             transfer_seconds=received - started,

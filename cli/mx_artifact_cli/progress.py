@@ -3,6 +3,7 @@
 Events that count, by their name:
 
     discover.waiting   error (why there is nothing yet), again and again
+    fetch.waiting      error (likewise), once
     transfer.started   total_bytes
     transfer.chunk     length_bytes, for each chunk that was received and verified; any thread
     transfer.finished
@@ -47,7 +48,7 @@ def _with_waiting(output: Output, sink: EventSink) -> EventSink:
     said: set[str] = set()
 
     def watch(event: Event) -> None:
-        if event.name == "discover.waiting":
+        if event.name in ("discover.waiting", "fetch.waiting"):
             reason = str(event.fields["error"])
             if reason not in said:
                 said.add(reason)

@@ -3,7 +3,8 @@
 Whoever makes one holds its flock until it removes it. The kernel frees the lock when its holder
 dies, kill -9 included, so a directory that nobody holds is a dead process's, and the next one that
 works below the same bundle root removes it. A process id would not tell that: pods that share a
-bundle root do not share process ids.
+bundle root do not share process ids. The same holds for the files by which processes take turns
+(turn.py).
 """
 
 from __future__ import annotations
@@ -19,7 +20,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from mx_artifacts.errors import InstallError, NoSpaceError, UnusablePlaceError
+from mx_artifacts.clock import SYSTEM_CLOCK
+from mx_artifacts.errors import (
+    InstallError,
+    InstallLockedError,
+    NoSpaceError,
+    UnusablePlaceError,
+)
+from mx_artifacts.install.lock import locked
 from mx_artifacts.install.place import check_place
 from mx_artifacts.install.space import NO_SPACE
 
@@ -29,6 +37,7 @@ _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _PURPOSES = ("bundle", "fetch")
 _OURS = re.compile(rf"(?:{'|'.join(_PURPOSES)})-.+-[a-z0-9_]{{8}}")
 """Our names, by `tempfile.mkdtemp`; operators may keep other things in the bundle root."""
+_TURN = re.compile(r"turn-[0-9a-f]{64}\.lock")
 _HINT = "name a directory that this user may write to with --bundle-root or MX_ARTIFACT_BUNDLE_ROOT"
 
 _held: dict[Path, int] = {}
@@ -65,7 +74,7 @@ def make_workspace(bundle_root: Path, purpose: str, name: str) -> Path:
     assert purpose in _PURPOSES
     check_bundle_root(bundle_root)
     with _translated(bundle_root):
-        _make_bundle_root(bundle_root)
+        make_bundle_root(bundle_root)
         sweep(bundle_root)
         while True:
             path = Path(tempfile.mkdtemp(prefix=f"{purpose}-{name}-", dir=bundle_root))
@@ -82,17 +91,27 @@ def remove_workspace(path: Path) -> None:
         os.close(descriptor)
 
 
+def turn_file(bundle_root: Path, digest: str) -> Path:
+    """Return the file to lock for the turn that a SHA-256 [hex] names."""
+    return bundle_root / f"turn-{digest}.lock"
+
+
 def sweep(bundle_root: Path) -> None:
-    """Remove the directories in `bundle_root` whose makers died.
+    """Remove the directories, and the files of turns, in `bundle_root` whose makers died.
 
     What cannot be removed (another user's) stays: it costs space only. So does all in a bundle
     root that this user may not list.
     """
     try:
-        paths = [path for path in bundle_root.iterdir() if _OURS.fullmatch(path.name)]
+        paths = list(bundle_root.iterdir())
     except PermissionError:
         return
     for path in paths:
+        if _TURN.fullmatch(path.name):
+            with suppress(OSError, InstallLockedError), locked([path], 0.0, SYSTEM_CLOCK):
+                path.unlink()
+        if not _OURS.fullmatch(path.name):
+            continue
         with suppress(OSError):  # held, not ours to open, or removed meanwhile
             descriptor = os.open(path, _DIRECTORY)
             try:
@@ -103,8 +122,8 @@ def sweep(bundle_root: Path) -> None:
                 os.close(descriptor)
 
 
-def _make_bundle_root(path: Path) -> None:
-    """Make it for this user alone; leave it as it is if it is there."""
+def make_bundle_root(path: Path) -> None:
+    """Make it for this user alone; leave it as it is if it is there. Raises OSError."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with suppress(FileExistsError):
         path.mkdir(0o700)

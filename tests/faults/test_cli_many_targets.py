@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import time
 from contextlib import ExitStack
 from pathlib import Path
 
+from tests.support.install_cases import leftovers
 from tests.support.nodes import Cluster, warm_cache
 from tests.support.trees import read_tree
 
@@ -21,4 +23,22 @@ def test_sixteen_targets_of_four_slots_all_get_everything(cluster: Cluster, tmp_
     assert [code for code, _ in ends] == [0] * TARGETS, ends
     expected = read_tree(cache)
     assert all(read_tree(root) == expected for root in roots)
+    assert cluster.staged() == []
+
+
+def test_eight_installers_of_one_root_transfer_once(cluster: Cluster, tmp_path: Path) -> None:
+    """The others wait, and find it there. Whoever reads meanwhile never sees a short file."""
+    cache, root = warm_cache(tmp_path / "warm", 2 << 20), tmp_path / "cold"
+    expected = read_tree(cache)
+    with cluster.source(cache), ExitStack() as stack:
+        installers = [stack.enter_context(cluster.target(root)) for _ in range(8)]
+        while any(installer.process.poll() is None for installer in installers):
+            assert read_tree(root).items() <= expected.items()
+            time.sleep(0.005)
+        ends = [installer.end() for installer in installers]
+    assert [code for code, _ in ends] == [0] * 8, ends
+    transferred = [done["installed"][0]["total_bytes"] > 0 for _, done in ends]
+    assert sorted(transferred) == [False] * 7 + [True]
+    assert read_tree(root) == expected
+    assert leftovers(root) == []
     assert cluster.staged() == []

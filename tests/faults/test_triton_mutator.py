@@ -2,13 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import shutil
-import subprocess
-import sys
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -17,18 +11,19 @@ from mx_artifacts.bundle import pack
 from mx_artifacts.bundle.pack import PackReport, pack_tree
 from mx_artifacts.bundle.unpack import unpack_bundle
 from mx_artifacts.kinds.registry import get_kind
-from tests.support import triton_writer
 from tests.support.triton_writer import (
+    BUSY,
+    CALM,
     GROUP,
     NASTY_ORDER,
-    TRITON_ORDER,
-    generation_of,
+    generations_in,
     key,
-    rewrite_until,
+    rewriting,
+    rewriting_process,
     write_group,
+    write_groups,
 )
 
-BUSY, CALM = 2, 2
 TRITON = get_kind("triton")
 
 
@@ -36,41 +31,19 @@ TRITON = get_kind("triton")
 def _root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(pack, "MIN_AGE_SECONDS", 0.05)  # above the clock's tick; less than a pause
     monkeypatch.setattr(pack, "_PATIENCE_SECONDS", 0.2)  # many packs; what is busy is left out
-    for number in range(BUSY + CALM):
-        write_group(tmp_path / "root", number, 0)
-    return tmp_path / "root"
+    return write_groups(tmp_path / "root")
 
 
 def check(bundle: Path, report: PackReport) -> list[set[int]]:
     """Check that each packed group is whole; return the generations of each one's files."""
     out = bundle.with_suffix(".out")
     unpack_bundle(bundle, out)
-    generations = []
-    for group in sorted(out.iterdir()):
-        found = {path.name: generation_of(path.name, path.read_bytes()) for path in group.iterdir()}
-        assert set(found) == {*json.loads((group / GROUP).read_text())["child_paths"], GROUP}
-        generations.append(set(found.values()))
+    generations = generations_in(out)
     shutil.rmtree(out)
     left_out = {skip.path for skip in report.skipped if "/" not in skip.path}
     assert len(generations) + len(left_out) == BUSY + CALM
     assert {key(number) for number in range(BUSY, BUSY + CALM)} <= set(report.paths)
-    return generations
-
-
-@contextmanager
-def rewriting(root: Path, order: tuple[str, ...]) -> Iterator[list[tuple[int, set[int]]]]:
-    """Rewrite the busy groups in a thread; the list holds what it returned in the end."""
-    stop = threading.Event()
-    returned: list[tuple[int, set[int]]] = []
-    thread = threading.Thread(
-        target=lambda: returned.append(rewrite_until(stop, root, BUSY, order))
-    )
-    thread.start()
-    try:
-        yield returned
-    finally:
-        stop.set()
-        thread.join()
+    return list(generations.values())
 
 
 def pack_often(root: Path, times: int) -> list[set[int]]:
@@ -79,7 +52,7 @@ def pack_often(root: Path, times: int) -> list[set[int]]:
 
 
 def test_groups_rewritten_by_a_thread(root: Path) -> None:
-    with rewriting(root, TRITON_ORDER) as returned:
+    with rewriting(root) as returned:
         found = pack_often(root, 50)
     assert [each for each in found if len(each) > 1] == []
     assert returned[0][0] > 50  # it did rewrite all the while
@@ -95,18 +68,9 @@ def test_groups_that_are_committed_before_their_files_are_written(root: Path) ->
 
 
 def test_groups_rewritten_by_another_process(root: Path) -> None:
-    program = [sys.executable, triton_writer.__file__, str(root)]
-    with subprocess.Popen(
-        program, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    ) as writer:
-        assert writer.stdout is not None
-        assert writer.stdout.readline() == "writing\n"
+    with rewriting_process(root):
         found = pack_often(root, 10)
-        assert writer.poll() is None
-        writer.communicate()  # closes its standard input
-    assert writer.returncode == 0
     assert [each for each in found if len(each) > 1] == []
-    assert generation_of(GROUP, (root / key(0) / GROUP).read_bytes()) > 0  # it did rewrite
 
 
 def test_a_compiler_that_stays_in_the_middle_of_a_group(root: Path) -> None:

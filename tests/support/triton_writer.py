@@ -1,6 +1,6 @@
 """Rewrites Triton groups the way Triton's cache manager does, each time with a new generation.
 
-Run as a program, it does so until its standard input is closed: `triton_writer.py ROOT [ORDER]`.
+Run as a program, it does so until its standard input is closed: `triton_writer.py ROOT [SECONDS]`.
 """
 
 from __future__ import annotations
@@ -10,14 +10,19 @@ import hashlib
 import json
 import os
 import random
+import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 CHILDREN = ("k.ttir", "k.cubin", "k.json")
 GROUP = "__grp__k.json"
+BUSY, CALM = 2, 2
+"""Groups that are rewritten all the time, and groups after them that nobody touches."""
+PAUSE_SECONDS = 0.02
 TRITON_ORDER = (*CHILDREN, GROUP)
 NASTY_ORDER = (GROUP, "k.json", "k.cubin", "k.ttir")
 """Of a cache manager that commits first: nothing but the time between its files tells."""
@@ -45,6 +50,26 @@ def generation_of(name: str, found: bytes) -> int:
     return int(found[:12])
 
 
+def write_groups(root: Path) -> Path:
+    """Write the busy and the calm groups for the first time; return `root`."""
+    for number in range(BUSY + CALM):
+        write_group(root, number, 0)
+    return root
+
+
+def generations_in(root: Path) -> dict[str, set[int]]:
+    """Check that each group in `root` has the files that it lists, each whole, and no other.
+
+    Returns the generations of the files of each, by the group's key.
+    """
+    generations = {}
+    for group in sorted(root.iterdir()):
+        found = {path.name: generation_of(path.name, path.read_bytes()) for path in group.iterdir()}
+        assert set(found) == {*json.loads((group / GROUP).read_bytes())["child_paths"], GROUP}
+        generations[group.name] = set(found.values())
+    return generations
+
+
 def write_group(
     root: Path,
     number: int,
@@ -66,9 +91,12 @@ def write_group(
 
 
 def rewrite_until(
-    stop: threading.Event, root: Path, groups: int, order: tuple[str, ...]
+    stop: threading.Event,
+    root: Path,
+    order: tuple[str, ...] = TRITON_ORDER,
+    pause_seconds: float = PAUSE_SECONDS,
 ) -> tuple[int, set[int]]:
-    """Rewrite groups 0..`groups`-1 in turn.
+    """Rewrite the busy groups in turn, with pauses of about `pause_seconds` between them.
 
     In Triton's order it now and then stays in the middle of a group for longer than the packer
     takes a file for fresh. Returns the last generation, and those that took that long to write.
@@ -79,19 +107,52 @@ def rewrite_until(
 
     def pause() -> None:
         if order == TRITON_ORDER and chance.random() < 0.15:
-            time.sleep(0.08)
+            time.sleep(4 * PAUSE_SECONDS)
 
-    while not stop.wait(0.02):
+    # Now and then it leaves all groups alone for long enough that they settle.
+    while not stop.wait(pause_seconds * chance.choice((1, 1, 1, 6))):
         generation += 1
         began = time.monotonic()
-        write_group(root, generation % groups, generation, order, pause)
-        if time.monotonic() - began > 0.04:
+        write_group(root, generation % BUSY, generation, order, pause)
+        if time.monotonic() - began > 2 * PAUSE_SECONDS:
             slow.add(generation)
     return generation, slow
+
+
+@contextmanager
+def rewriting(
+    root: Path, order: tuple[str, ...] = TRITON_ORDER
+) -> Iterator[list[tuple[int, set[int]]]]:
+    """Rewrite the busy groups in a thread; the list holds what it returned in the end."""
+    stop = threading.Event()
+    returned: list[tuple[int, set[int]]] = []
+    thread = threading.Thread(target=lambda: returned.append(rewrite_until(stop, root, order)))
+    thread.start()
+    try:
+        yield returned
+    finally:
+        stop.set()
+        thread.join()
+
+
+@contextmanager
+def rewriting_process(root: Path, pause_seconds: float = PAUSE_SECONDS) -> Iterator[None]:
+    """Rewrite the busy groups in a process of its own; it must not fail meanwhile."""
+    program = [sys.executable, __file__, str(root), str(pause_seconds)]
+    with subprocess.Popen(
+        program, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as writer:
+        assert writer.stdout is not None
+        assert writer.stdout.readline() == "writing\n"
+        yield
+        assert writer.poll() is None
+        writer.communicate()  # closes its standard input
+    assert writer.returncode == 0
+    assert generation_of(GROUP, (root / key(0) / GROUP).read_bytes()) > 0  # it did rewrite
 
 
 if __name__ == "__main__":
     over = threading.Event()
     threading.Thread(target=lambda: (sys.stdin.read(), over.set()), daemon=True).start()
     print("writing", flush=True)
-    rewrite_until(over, Path(sys.argv[1]), 2, TRITON_ORDER)
+    rewrite_until(over, Path(sys.argv[1]), pause_seconds=float(sys.argv[2]))

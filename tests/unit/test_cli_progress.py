@@ -11,7 +11,7 @@ import pytest
 from mx_artifact_cli.output import Format, Output
 from mx_artifact_cli.progress import progress
 from mx_artifacts.clock import FakeClock
-from mx_artifacts.errors import NoSourceError
+from mx_artifacts.errors import InstallLockedError, NoSourceError
 from mx_artifacts.observability.events import Event
 
 MIB = 1024 * 1024
@@ -83,7 +83,9 @@ def test_why_it_waits_is_said_once_for_each_reason(capsys: pytest.CaptureFixture
     with progress(Output()) as sink:
         for text in ("none", "none", "server is down", "none"):
             sink(Event("discover.waiting", {"error": NoSourceError(text), "seconds_left": 1.0}))
-    assert capsys.readouterr().err == "waiting: none\nwaiting: server is down\n"
+        sink(Event("fetch.waiting", {"error": InstallLockedError("another process")}))
+    said = "waiting: none\nwaiting: server is down\nwaiting: another process\n"
+    assert capsys.readouterr().err == said
 
 
 def test_programs_get_events_or_nothing(capsys: pytest.CaptureFixture[str]) -> None:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 from typing import cast
 
 import pytest
 
+from mx_artifacts.artifacts.turn import turn_to_fetch
 from mx_artifacts.bundle.rules import first_parts
 from mx_artifacts.client.central import CentralClient
 from mx_artifacts.clock import FakeClock
@@ -25,6 +27,7 @@ from mx_artifacts.fetcher import ArtifactFetcher, FetcherSettings, SourceWanted
 from mx_artifacts.install.base import ArtifactOrigin, RootInstall
 from mx_artifacts.install.installer import install_artifact
 from mx_artifacts.kinds.registry import get_kind
+from mx_artifacts.observability.events import Event, drop
 from mx_artifacts.transport.base import Transport
 from tests.support.install_cases import NEW, make_bundle
 
@@ -155,6 +158,47 @@ def test_what_is_installed_is_not_transferred_again(
     (root / "k1/kernel.so").write_bytes(b"changed since")
     with pytest.raises(NeedsTransportError):
         again.fetch_and_install(kind, TRITON, {"": root})
+
+
+class WhileWaiting(FakeClock):
+    """Calls `action` the first time that somebody waits."""
+
+    def __init__(self, action: Callable[[], object]) -> None:
+        super().__init__(START)
+        self._action: Callable[[], object] | None = action
+
+    def sleep(self, seconds: float) -> None:
+        super().sleep(seconds)
+        action, self._action = self._action, None
+        if action is not None:
+            action()
+
+
+def test_what_another_process_fetches_meanwhile_is_not_transferred(tmp_path: Path) -> None:
+    root, kind, bundles = tmp_path / "root", get_kind("triton"), tmp_path / "bundles"
+    bundle = make_bundle(tmp_path / "b.tar", NEW)
+    other = ExitStack()
+
+    def finish() -> None:
+        install_triton(root, bundle, "a")
+        other.close()
+
+    clock, events = WhileWaiting(finish), list[Event]()
+    other.enter_context(
+        turn_to_fetch(bundles, "a", [root], timeout_seconds=0, clock=clock, events=drop)
+    )
+    fetched = ArtifactFetcher(
+        client=cast(CentralClient, Server(clock, {TRITON: 0.0})),
+        transport_factory=no_transport,
+        settings=FetcherSettings(bundles),
+        events=events.append,
+        clock=clock,
+    ).fetch_and_install(kind, TRITON, {"": root})
+    assert (fetched.total_bytes, fetched.report.unchanged) == (0, True)
+    (event,) = events
+    assert event.name == "fetch.waiting"
+    assert str(event.fields["error"]) == f"another process fetches artifact a into {root}"
+    assert list(bundles.iterdir()) == []
 
 
 def test_a_root_that_cannot_be_is_refused_before_a_source_is_waited_for(

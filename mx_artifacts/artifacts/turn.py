@@ -1,0 +1,76 @@
+"""One transfer a node: who wants what another process is fetching into the same roots waits for it.
+
+This only saves transfers, so whoever cannot wait, or has waited long enough, goes on all the same;
+that no two install into one root at once is what the installer's own lock is for.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from hashlib import sha256
+from pathlib import Path
+
+from mx_artifacts.artifacts.workspace import make_bundle_root, turn_file
+from mx_artifacts.clock import Clock
+from mx_artifacts.errors import InstallLockedError
+from mx_artifacts.install.lock import locked
+from mx_artifacts.observability.events import Event, EventSink
+
+
+@contextmanager
+def turn_to_fetch(
+    bundle_root: Path,
+    artifact_id: str,
+    roots: Iterable[Path],
+    *,
+    timeout_seconds: float,
+    clock: Clock,
+    events: EventSink,
+) -> Iterator[None]:
+    """Run the block while no other process that uses `bundle_root` runs one for the same.
+
+    Waits for that for up to `timeout_seconds`. Blocks of one thread must not be nested. Events:
+    fetch.waiting (error: what it waits for), once, if it waits.
+    """
+    places = [os.path.realpath(root) for root in roots]
+    wanted = "\0".join((artifact_id, *places))
+    path = turn_file(bundle_root, sha256(os.fsencode(wanted)).hexdigest())
+    with ExitStack() as turn:
+        try:
+            make_bundle_root(bundle_root)
+            if not _take(path, 0.0, clock, turn) and timeout_seconds > 0:
+                error = InstallLockedError(
+                    f"another process fetches artifact {artifact_id} into {', '.join(places)}"
+                )
+                events(Event("fetch.waiting", {"error": error}))
+                _take(path, timeout_seconds, clock, turn)
+        except OSError:  # a file system without locks, or another user's file
+            _remove(path)
+        yield
+
+
+def _take(path: Path, timeout_seconds: float, clock: Clock, turn: ExitStack) -> bool:
+    """Hold the file `path`, and remove it at the end of `turn`; return whether that came about.
+
+    Raises OSError.
+    """
+    deadline_seconds = clock.monotonic() + timeout_seconds
+    while True:
+        left_seconds = max(0.0, deadline_seconds - clock.monotonic())
+        try:
+            turn.enter_context(locked([path], left_seconds, clock))
+        except InstallLockedError:
+            return False
+        except FileNotFoundError:  # who held it has removed it
+            if left_seconds <= 0:
+                return False
+        else:
+            turn.callback(_remove, path)
+            return True
+
+
+def _remove(path: Path) -> None:
+    with suppress(OSError):
+        path.unlink()
