@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from mx_artifacts.artifacts.factories import (
         tvm_ffi_cache_artifact_transfer as tvm_ffi_cache_artifact_transfer,
     )
+    from mx_artifacts.artifacts.group_member import GroupWanted as GroupWanted
     from mx_artifacts.artifacts.protocol import ArtifactBundle as ArtifactBundle
     from mx_artifacts.artifacts.protocol import ArtifactCacheRoot as ArtifactCacheRoot
     from mx_artifacts.artifacts.protocol import P2PArtifactTransfer as P2PArtifactTransfer
@@ -63,6 +64,7 @@ _EXPORTS = {
     "ArtifactPublisher": "publisher",
     "CentralClient": "client.central",
     "FetcherSettings": "fetcher",
+    "GroupWanted": "artifacts.group_member",
     "P2PArtifactTransfer": "artifacts.protocol",
     "PublisherSettings": "publisher",
     "SourceIdentity": "core.identity",

@@ -18,6 +18,7 @@ nothing else leaves the library.
       TransferFailedError
       InstallError: UnusablePlaceError, InstallLockedError, NoSpaceError,
         InstallVerificationError, RollbackFailedError, EntriesKeptError, NotUsedError
+      GroupError: GroupFailedError, GroupInDoubtError
       KindsFailedError
       NodeUnfitError
       LoadError: StrategySkipped, StrategyFailed
@@ -55,6 +56,15 @@ class ExitCode(IntEnum):
     UNREACHABLE = 14, "the central server, its backend or a source does not answer properly"
     TRANSPORT = 15, "the data plane is not available or failed"
     NO_SPACE = 16, "a file system is full, or would become so; the roots are as they were"
+    GROUP_FAILED = (
+        17,
+        "a member of the group failed; no member installed, the roots are as they were",
+    )
+    GROUP_IN_DOUBT = (
+        18,
+        "this node's roots are as they were, but other members of the group may have installed: "
+        "run the group again before any engine starts",
+    )
     INTERRUPTED = 130, "ended by SIGINT, SIGTERM or SIGHUP before it was done"
 
 
@@ -372,6 +382,36 @@ class NotUsedError(InstallError):
     """An installed cache was not hit, the engine compiled beside it, or it cannot but do so."""
 
     exit_code = ExitCode.PARTIAL
+
+
+# --- groups --------------------------------------------------------------------------------------
+
+
+class GroupError(MxArtifactsError):
+    """A group of nodes did not install, or not all of it."""
+
+    default_hint = "run the group again on all of its members"
+
+
+class GroupFailedError(GroupError):
+    """A member failed, so no member keeps anything; the message names it and says why."""
+
+    exit_code = ExitCode.GROUP_FAILED
+
+    def __init__(self, message: str, *, hint: str | None = None, retryable: bool = True) -> None:
+        super().__init__(message, hint=hint)
+        self.retryable = retryable
+
+
+class GroupInDoubtError(GroupError):
+    """This member took its part back and cannot tell whether the others kept theirs."""
+
+    exit_code = ExitCode.GROUP_IN_DOUBT
+    retryable = True
+    default_hint = (
+        "run the group again on all of its members before an engine starts, or undo it where it "
+        "was installed with `mx-artifact uninstall`"
+    )
 
 
 # --- several kinds at once ------------------------------------------------------------------------

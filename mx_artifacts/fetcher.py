@@ -5,10 +5,12 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 from mx_artifacts.artifacts.discover import RootObjection, candidate_sources, no_objection
 from mx_artifacts.artifacts.factories import transfer_of_kind
+from mx_artifacts.artifacts.group_member import GroupMember, GroupWanted
 from mx_artifacts.artifacts.protocol import ArtifactSourceEndpoint
 from mx_artifacts.artifacts.tarred import DEFAULT_LOCK_TIMEOUT_SECONDS, TarredP2PArtifactTransfer
 from mx_artifacts.artifacts.turn import turn_to_fetch
@@ -16,8 +18,8 @@ from mx_artifacts.artifacts.workspace import check_bundle_root
 from mx_artifacts.client.central import CentralClient
 from mx_artifacts.clock import SYSTEM_CLOCK, Clock
 from mx_artifacts.core.identity import SourceIdentity
-from mx_artifacts.errors import DiscoveryError, MetadataError, NoSourceError
-from mx_artifacts.install.base import InstallReport
+from mx_artifacts.errors import DiscoveryError, InstallError, MetadataError, NoSourceError
+from mx_artifacts.install.base import ALONE, Agreement, InstallReport
 from mx_artifacts.install.quarantine import Quarantine
 from mx_artifacts.install.workspace import check_target
 from mx_artifacts.kinds.base import CacheKind
@@ -251,6 +253,7 @@ class ArtifactFetcher:
         *,
         wanted: SourceWanted = ANY_SOURCE,
         replace: bool = False,
+        group: GroupWanted | None = None,
     ) -> Fetched:
         """Fetch from the first source that delivers and install into this node's roots.
 
@@ -259,18 +262,42 @@ class ArtifactFetcher:
         when the artifact is installed here, and its files are as they were installed; and while
         another process of this node fetches it into these roots, this one waits.
 
+        With a `group`, all of its members' calls install or none does (docs/groups.md); the group's
+        artifacts may differ from node to node. It is joined before a source is looked for.
+
         Raises:
             UnusablePlaceError, NoSourceError, IncompatibleSourceError, MetadataError: as `plan`.
             TransferFailedError: every source failed.
             InstallError, BundleError: the roots are as they were.
+            GroupFailedError: any of these, at whichever member; the roots are as they were.
+            GroupInDoubtError: likewise, but others may have installed.
+            ConfigurationError, RemoteError: the group cannot be joined; nothing was asked for.
         """
-        plan = self.plan(kind, identity, roots, wanted=wanted, replace=replace)
+        plan = partial(self.plan, kind, identity, roots, wanted=wanted, replace=replace)
+        if group is None or group.size == 1:
+            return self._fetch(plan(), self._transfer(kind, roots), replace, ALONE)
+        with GroupMember(
+            self._client,
+            group,
+            kind_name=kind.name,
+            join_seconds=wanted.wait_seconds,
+            clock=self._clock,
+            events=self._events,
+        ) as member:
+            return self._fetch(plan(), self._transfer(kind, roots), replace, member)
+
+    def _fetch(
+        self,
+        plan: FetchPlan,
+        transfer: TarredP2PArtifactTransfer,
+        replace: bool,
+        agreement: Agreement,
+    ) -> Fetched:
         first = plan.sources[0]
         if plan.already is not None:
-            return Fetched(kind.name, first, 0, 0.0, 0.0, plan.already)
-        transfer = self._transfer(kind, roots)
+            return self._agreed(transfer, first, plan.already, agreement)
         if replace:
-            return self._transfer_and_install(transfer, plan.sources, replace=True)
+            return self._transfer_and_install(transfer, plan.sources, True, agreement)
         with turn_to_fetch(
             self._settings.bundle_root,
             first.artifact_id,
@@ -281,15 +308,29 @@ class ArtifactFetcher:
         ):
             already = transfer.find_installed(first.artifact_id)  # by whoever had its turn before
             if already is not None:
-                return Fetched(kind.name, first, 0, 0.0, 0.0, already)
-            return self._transfer_and_install(transfer, plan.sources, replace=False)
+                return self._agreed(transfer, first, already, agreement)
+            return self._transfer_and_install(transfer, plan.sources, False, agreement)
+
+    def _agreed(
+        self,
+        transfer: TarredP2PArtifactTransfer,
+        source: ArtifactSourceEndpoint,
+        already: InstallReport,
+        agreement: Agreement,
+    ) -> Fetched:
+        """Return what is here already, when the others have theirs too, and it is still here."""
+        agreement.before_commit(source.artifact_id)
+        if agreement is not ALONE and transfer.find_installed(source.artifact_id) is None:
+            raise InstallError(f"what {already.receipt_path} lists was changed meanwhile")
+        agreement.before_receipt(already.roots)
+        return Fetched(transfer.name, source, 0, 0.0, 0.0, already)
 
     def _transfer_and_install(
         self,
         transfer: TarredP2PArtifactTransfer,
         sources: Sequence[ArtifactSourceEndpoint],
-        *,
         replace: bool,
+        agreement: Agreement,
     ) -> Fetched:
         settings = self._settings
         started = self._clock.monotonic()
@@ -300,7 +341,7 @@ class ArtifactFetcher:
             max_inflight_chunks=settings.max_inflight_chunks,
         )
         received = self._clock.monotonic()
-        report = transfer.install(staged, replace=replace)
+        report = transfer.install(staged, replace=replace, agreement=agreement)
         return Fetched(
             kind=transfer.name,
             source=staged.source,

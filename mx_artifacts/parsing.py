@@ -13,6 +13,7 @@ from typing import TypeVar
 from unicodedata import category
 
 from mx_artifacts.core.chunks import MAX_CHUNK_SIZE_BYTES
+from mx_artifacts.core.groups import NAME, NAME_EXPECTED
 from mx_artifacts.errors import ConfigurationError
 
 T = TypeVar("T")
@@ -51,6 +52,13 @@ def parse_artifact_id(text: str) -> str:
     if not re.fullmatch(r"[0-9a-f]{64}", text.strip().lower()):
         raise ValueError("64 hexadecimal digits")
     return text.strip().lower()
+
+
+def parse_group_name(text: str) -> str:
+    """Accept the name of a group, or of a member."""
+    if not NAME.fullmatch(text.strip()):
+        raise ValueError(NAME_EXPECTED)
+    return text.strip()
 
 
 def parse_path(text: str) -> Path:

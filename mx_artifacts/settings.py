@@ -288,7 +288,11 @@ MODEL_REVISION = _setting(
     "MX_MODEL_REVISION", "", parse_utf8, "SourceIdentity.revision", default_text="from the engine"
 )
 POD_NAME = _setting(
-    "POD_NAME", "", parse_utf8, "pod of a publisher, for owner references", default_text=""
+    "POD_NAME",
+    "",
+    parse_utf8,
+    "pod of this process: for owner references, and as a member of a group",
+    default_text="",
 )
 POD_UID = _setting("POD_UID", "", parse_utf8, "its uid", default_text="")
 POD_NAMESPACE = _setting("POD_NAMESPACE", "", parse_utf8, "its namespace", default_text="")

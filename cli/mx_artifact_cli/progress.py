@@ -4,6 +4,7 @@ Events that count, by their name:
 
     discover.waiting   error (why there is nothing yet), again and again
     fetch.waiting      error (likewise), once
+    group.waiting      reason (who of the group is not ready), whenever it changes
     transfer.started   total_bytes
     transfer.chunk     length_bytes, for each chunk that was received and verified; any thread
     transfer.finished
@@ -48,8 +49,8 @@ def _with_waiting(output: Output, sink: EventSink) -> EventSink:
     said: set[str] = set()
 
     def watch(event: Event) -> None:
-        if event.name in ("discover.waiting", "fetch.waiting"):
-            reason = str(event.fields["error"])
+        if event.name in ("discover.waiting", "fetch.waiting", "group.waiting"):
+            reason = str(event.fields.get("error") or event.fields["reason"])
             if reason not in said:
                 said.add(reason)
                 output.note(f"waiting: {reason}")

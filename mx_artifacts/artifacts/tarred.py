@@ -35,7 +35,13 @@ from mx_artifacts.errors import (
     TransferFailedError,
     TransportUnavailableError,
 )
-from mx_artifacts.install.base import ArtifactOrigin, InstallReport, RootInstall
+from mx_artifacts.install.base import (
+    ALONE,
+    Agreement,
+    ArtifactOrigin,
+    InstallReport,
+    RootInstall,
+)
 from mx_artifacts.install.installer import install_artifact
 from mx_artifacts.install.present import find_installed
 from mx_artifacts.install.workspace import check_target
@@ -291,8 +297,13 @@ class TarredP2PArtifactTransfer:
             )
         return pairs
 
-    def install(self, staged: StagedArtifact, *, replace: bool = False) -> InstallReport:
-        """Install and remove the staged files; see `P2PArtifactTransfer.install`."""
+    def install(
+        self, staged: StagedArtifact, *, replace: bool = False, agreement: Agreement = ALONE
+    ) -> InstallReport:
+        """Install and remove the staged files; see `P2PArtifactTransfer.install`.
+
+        `agreement` is asked as `install_artifact` asks it.
+        """
         kind = self.cache_kind
         source = staged.source
         try:
@@ -318,6 +329,7 @@ class TarredP2PArtifactTransfer:
                 ),
                 replace=replace,
                 lock_timeout_seconds=self.lock_timeout_seconds,
+                agreement=agreement,
                 events=self.events,
             )
         finally:

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import grpc
 
+from mx_artifacts.core.groups import MemberReport
 from mx_artifacts.core.identity import SourceIdentity
 from mx_artifacts.core.sources import (
     PodIdentity,
@@ -22,7 +23,9 @@ from mx_artifacts.parsing import parse_address
 from mx_artifacts.wire import convert
 from mx_artifacts.wire.channel import open_channel
 from mx_artifacts.wire.gen.model_express import health_pb2, health_pb2_grpc, p2p_pb2, p2p_pb2_grpc
-from mx_artifacts.wire.status import error_from_central
+from mx_artifacts.wire.gen.mx_artifacts.v1 import group_pb2_grpc
+from mx_artifacts.wire.groups import GroupAnswer, answer_from_wire, report_to_wire
+from mx_artifacts.wire.status import error_from_central, error_from_central_without_groups
 
 _NO_POD = PodIdentity()
 
@@ -62,6 +65,8 @@ class CentralClient:
         self._channel = open_channel(self._address)
         self._p2p: Any = p2p_pb2_grpc.P2pServiceStub(self._channel)  # type: ignore[no-untyped-call]
         self._health: Any = health_pb2_grpc.HealthServiceStub(self._channel)  # type: ignore[no-untyped-call]
+
+        self._groups: Any = group_pb2_grpc.GroupServiceStub(self._channel)  # type: ignore[no-untyped-call]
 
     def _call(self, method: Callable[..., Any], request: object) -> Any:
         try:
@@ -158,6 +163,23 @@ class CentralClient:
             source_load=source_load,
         )
         return bool(self._call(self._p2p.UpdateStatus, request).success)
+
+    def report_to_group(self, report: MemberReport) -> GroupAnswer:
+        """Say how far a member of a group is; return its round as it is then.
+
+        Raises:
+            ConfigurationError: the group has another size, or all its members.
+            ConflictError: another process that has this member id is alive.
+            RecordNotFoundError: the server does not know the round (any more).
+            RemoteError: also when the server has no groups.
+        """
+        try:
+            answer = self._groups.Report(report_to_wire(report), timeout=self._timeout_seconds)
+        except grpc.RpcError as error:
+            if error.code() is grpc.StatusCode.UNIMPLEMENTED:
+                raise error_from_central_without_groups(self._address) from error
+            raise error_from_central(error, self._address) from error
+        return answer_from_wire(answer, report.size, self._address)
 
     def health(self) -> ServerHealth:
         """Ask the server for its version, status and age."""

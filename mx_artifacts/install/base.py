@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Protocol
 
 from mx_artifacts.kinds.base import Fixup
 from mx_artifacts.kinds.standing import StandingJudge, no_judgement
@@ -49,6 +50,7 @@ class RootReport:
     """What happened to one root; entries are "/"-separated paths below it.
 
     Attributes:
+        name: as in `RootInstall`.
         root: the root with links resolved.
         installed: entries that were moved in, replaced ones among them.
         kept: entries that stood there before and won.
@@ -61,6 +63,7 @@ class RootReport:
         unusable: those of `kept` that the engine will not use as they are, and why.
     """
 
+    name: str
     root: Path
     installed: tuple[str, ...]
     kept: tuple[str, ...]
@@ -90,3 +93,31 @@ class InstallReport:
         return any(root.kept or root.dropped for root in self.roots) and not any(
             root.installed or set(root.kept) - root.unusable.keys() for root in self.roots
         )
+
+
+class Agreement(Protocol):
+    """Asks others whether an install may go on. An exception of either call takes all of it back.
+
+    The roots' locks are held meanwhile, so other installers wait.
+    """
+
+    def before_commit(self, artifact_id: str) -> None:
+        """Return when entries may be moved in; everything is staged, nothing is moved."""
+        ...
+
+    def before_receipt(self, roots: Sequence[RootReport]) -> None:
+        """Return when what was moved in may stay; only the receipt's name is left to be made."""
+        ...
+
+
+class Alone:
+    """Asks nobody."""
+
+    def before_commit(self, artifact_id: str) -> None:
+        """Return at once."""
+
+    def before_receipt(self, roots: Sequence[RootReport]) -> None:
+        """Return at once."""
+
+
+ALONE = Alone()

@@ -6,7 +6,7 @@ import json
 import os
 import shutil
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -27,9 +27,14 @@ def fsync_directory(path: Path) -> None:
         os.close(descriptor)
 
 
-def write_json(path: Path, document: Any) -> None:
+def nothing() -> None:
+    """Do nothing."""
+
+
+def write_json(path: Path, document: Any, before_rename: Callable[[], None] = nothing) -> None:
     """Put `document` at `path`, durably: a reader, even after a power cut, sees all or nothing.
 
+    `before_rename` is called when only the name is left to be made; if it raises, none is.
     ASCII escapes carry names that are not UTF-8 (surrogates) through unharmed. One writer in a
     directory at a time: the temporary name is fixed, so that crashes cannot pile such files up.
     """
@@ -39,6 +44,7 @@ def write_json(path: Path, document: Any) -> None:
             file.write(json.dumps(document, separators=(",", ":")).encode())
             file.flush()
             os.fsync(file.fileno())
+        before_rename()
         temporary.replace(path)
     except BaseException:
         temporary.unlink(missing_ok=True)

@@ -2,7 +2,8 @@
 
 The life of an install: find each root's workspace, lock, settle what a dead installer left, look
 whether it is there already, check the space, stage, commit root by root, judge the entries that
-were kept, write the receipt, settle.
+were kept, write the receipt, settle. An `Agreement` is asked twice: before the first move, and
+before the receipt has its name.
 """
 
 from __future__ import annotations
@@ -16,7 +17,14 @@ from mx_artifacts.bundle.scan import BundleMember, scan_bundle
 from mx_artifacts.clock import SYSTEM_CLOCK, Clock
 from mx_artifacts.errors import ConfigurationError, RollbackFailedError
 from mx_artifacts.install.access import Access
-from mx_artifacts.install.base import ArtifactOrigin, InstallReport, RootInstall, RootReport
+from mx_artifacts.install.base import (
+    ALONE,
+    Agreement,
+    ArtifactOrigin,
+    InstallReport,
+    RootInstall,
+    RootReport,
+)
 from mx_artifacts.install.commit import Committer, Outcome, settle
 from mx_artifacts.install.entries import ancestors, group_entries, leaves_of
 from mx_artifacts.install.hold import held_workspaces
@@ -44,6 +52,7 @@ def install_artifact(
     artifact: ArtifactOrigin,
     replace: bool = False,
     lock_timeout_seconds: float,
+    agreement: Agreement = ALONE,
     clock: Clock = SYSTEM_CLOCK,
     events: EventSink = drop,
 ) -> InstallReport:
@@ -68,13 +77,14 @@ def install_artifact(
         RollbackFailedError: the changes could not all be taken back.
         ConfigurationError: two roots are one directory.
         InstallError: anything else that the operating system refuses.
+        Whatever `agreement` raises.
     """
     with os_errors_translated(f"install into {', '.join(str(root.root) for root in roots)}"):
         _require_distinct(roots)
         places = [root.root for root in roots]
         with held_workspaces(places, lock_timeout_seconds, clock) as spaces:
             targets = list(map(_Target, roots, spaces))
-            install = _Install(targets, artifact, replace, clock, events)
+            install = _Install(targets, artifact, replace, agreement, clock, events)
             try:
                 return install.run()
             except BaseException:
@@ -143,6 +153,7 @@ class _Install:
     targets: Sequence[_Target]
     artifact: ArtifactOrigin
     replace: bool
+    agreement: Agreement
     clock: Clock
     events: EventSink
 
@@ -151,8 +162,11 @@ class _Install:
         self.settle()  # what an installer that was killed left
         already = None if self.replace else self._find_installed()
         if already is not None:
+            self.agreement.before_commit(self.artifact.artifact_id)
+            self.agreement.before_receipt(already.roots)
             return already
         self._stage()
+        self.agreement.before_commit(self.artifact.artifact_id)
         receipt_path = self._commit()
         self.settle()
         return InstallReport(receipt_path, tuple(map(_report, self.targets)))
@@ -208,11 +222,15 @@ class _Install:
             access = Access.of(target.workspace.root)
             target.outcome = committer.commit(target.workspace, target.staged, access)
             target.judge_kept()
+        reports = tuple(map(_report, self.targets))
         if not any(target.outcome.installed for target in self.targets):
             for earlier, _ in receipts_of(directory, artifact_id):
+                self.agreement.before_receipt(reports)
                 return earlier
-        roots = tuple(map(_root_receipt, self.targets))
-        save_receipt(path, Receipt(self.artifact, format_time(now_seconds), roots))
+        receipt = Receipt(
+            self.artifact, format_time(now_seconds), tuple(map(_root_receipt, self.targets))
+        )
+        save_receipt(path, receipt, lambda: self.agreement.before_receipt(reports))
         self._tell("receipt", path=str(path))
         return path
 
@@ -248,6 +266,7 @@ def _root_receipt(target: _Target) -> RootReceipt:
 def _report(target: _Target) -> RootReport:
     files = [file for entry in target.installed for file in entry.files]
     return RootReport(
+        name=target.install.name,
         root=target.workspace.root,
         installed=tuple(entry.entry for entry in target.installed),
         kept=target.kept,

@@ -80,6 +80,7 @@ def _unchanged(root: RootReceipt, judge: StandingJudge, with_mtimes: bool) -> Ro
     verdicts = {e: judge(place, e, None) for e in (kept if with_mtimes else root.unusable)}
     unusable = {entry: verdict.fault for entry, verdict in verdicts.items() if verdict.fault}
     return RootReport(
+        root.name,
         place,
         installed=(),
         kept=kept,

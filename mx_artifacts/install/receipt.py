@@ -7,7 +7,7 @@ or removed since?) is told by comparing it with the receipt.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from datetime import datetime, timezone
 from pathlib import Path
@@ -16,7 +16,7 @@ from typing import Any
 from mx_artifacts.errors import InstallError
 from mx_artifacts.install.base import ArtifactOrigin
 from mx_artifacts.install.documents import field_of, read_object, relative_path, texts_of
-from mx_artifacts.install.files import write_json
+from mx_artifacts.install.files import nothing, write_json
 
 FORMAT_VERSION = 1
 _SHA256 = re.compile(r"[0-9a-f]{64}")
@@ -88,9 +88,9 @@ def format_time(now_seconds: float) -> str:
     return datetime.fromtimestamp(now_seconds, timezone.utc).isoformat(timespec="milliseconds")
 
 
-def save_receipt(path: Path, receipt: Receipt) -> None:
-    """Write the receipt durably. Raises OSError."""
-    write_json(path, asdict(receipt))
+def save_receipt(path: Path, receipt: Receipt, before_rename: Callable[[], None] = nothing) -> None:
+    """Write the receipt durably, as `write_json` does. Raises OSError."""
+    write_json(path, asdict(receipt), before_rename)
 
 
 def load_receipt(path: Path) -> Receipt:

@@ -34,7 +34,7 @@ class BackendProperties:
 
 
 class MetadataBackend(Protocol):
-    """Records keyed by (mx_source_id, worker_id); one worker_rank each.
+    """Records keyed by (mx_source_id, worker_id), one worker_rank each; ballots keyed by group.
 
     A record that cannot be read (damaged, unknown form) is skipped with a warning in listings.
     Listings are sorted by (mx_source_id, worker_id) so that answers are reproducible.
@@ -122,4 +122,18 @@ class MetadataBackend(Protocol):
 
     def scan(self) -> AsyncIterator[SourceRef]:
         """Iterate over all records, for the reaper; may miss those changed meanwhile."""
+        ...
+
+    async def get_ballots(self, group: str) -> bytes | None:
+        """Return what `replace_ballots` last wrote for a group; None when nothing, or too old."""
+        ...
+
+    async def replace_ballots(
+        self, group: str, expected: bytes | None, ballots: bytes, ttl_seconds: float
+    ) -> bool:
+        """Write a group's ballots, only if `expected` is still there; for `ttl_seconds`.
+
+        Returns:
+            Whether they were written.
+        """
         ...

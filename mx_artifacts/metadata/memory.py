@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from dataclasses import replace
 
+from mx_artifacts.clock import SYSTEM_CLOCK, Clock
 from mx_artifacts.core.identity import SourceIdentity
 from mx_artifacts.core.sources import (
     PodIdentity,
@@ -24,15 +25,18 @@ class MemoryBackend:
 
     properties = BackendProperties(name="memory", survives_restart=False, shared=False)
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Clock = SYSTEM_CLOCK) -> None:
+        self._clock = clock
         self._workers: dict[tuple[str, str], StoredWorker] = {}
+        self._ballots: dict[str, tuple[bytes, float]] = {}
 
     async def start(self) -> None:
         """Do nothing; there is nobody to connect to."""
 
     async def close(self) -> None:
-        """Forget all records."""
+        """Forget everything."""
         self._workers.clear()
+        self._ballots.clear()
 
     async def ping(self) -> None:
         """Return at once."""
@@ -110,6 +114,22 @@ class MemoryBackend:
         """Iterate over the records that are there now."""
         for stored in tuple(self._workers.values()):
             yield ref_of(stored)
+
+    async def get_ballots(self, group: str) -> bytes | None:
+        """Return a group's ballots, unless they are too old."""
+        ballots, until = self._ballots.get(group, (None, 0.0))
+        return ballots if self._clock.monotonic() < until else None
+
+    async def replace_ballots(
+        self, group: str, expected: bytes | None, ballots: bytes, ttl_seconds: float
+    ) -> bool:
+        """Write a group's ballots if nobody else did meanwhile; forget those that are too old."""
+        now = self._clock.monotonic()
+        self._ballots = {name: kept for name, kept in self._ballots.items() if now < kept[1]}
+        if self._ballots.get(group, (None, 0.0))[0] != expected:
+            return False
+        self._ballots[group] = (ballots, now + ttl_seconds)
+        return True
 
     def _keep(self, stored: StoredWorker, record: WorkerRecord) -> None:
         self._workers[stored.mx_source_id, stored.worker_id] = replace(stored, record=record)

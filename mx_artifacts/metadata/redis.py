@@ -1,7 +1,8 @@
 """Records in Redis or Valkey, in the layout of deployed ModelExpress servers (records.py).
 
-The only module that imports redis. No key has a TTL: the reaper deletes. Connections are made on
-use and remade after a failure, so a Redis that comes back is used again without a restart here.
+The only module that imports redis. No record has a TTL: the reaper deletes. Ballots of groups
+(mx:group:{group}, one text each) have one. Connections are made on use and remade after a failure,
+so a Redis that comes back is used again without a restart here.
 """
 
 from __future__ import annotations
@@ -80,6 +81,10 @@ def _worker_key(mx_source_id: str, worker_id: str) -> str:
     return f"{_PREFIX}{mx_source_id}:{worker_id}"
 
 
+def _ballots_key(group: str) -> str:
+    return f"mx:group:{group}"
+
+
 def _connect(url: str) -> tuple[Redis, str]:
     """Return a client that is not connected yet, and its host:port/db without the password."""
     expected = "redis://[user:password@]host:port[/db], or rediss:// for TLS"
@@ -125,6 +130,7 @@ class RedisBackend:
         self._update_status = self._client.register_script(redis_scripts.UPDATE_STATUS)
         self._mark_stale = self._client.register_script(redis_scripts.MARK_STALE)
         self._delete = self._client.register_script(redis_scripts.DELETE)
+        self._replace_ballots = self._client.register_script(redis_scripts.REPLACE_BALLOTS)
 
     async def start(self) -> None:
         """Check that Redis answers; all methods work later even if it does not now."""
@@ -218,6 +224,19 @@ class RedisBackend:
         """Iterate over all records."""
         async for ref in self._refs(await self._source_ids()):
             yield ref
+
+    async def get_ballots(self, group: str) -> bytes | None:
+        """Return a group's ballots."""
+        with self._translated():
+            return cast("bytes | None", await self._client.get(_ballots_key(group)))
+
+    async def replace_ballots(
+        self, group: str, expected: bytes | None, ballots: bytes, ttl_seconds: float
+    ) -> bool:
+        """Write a group's ballots if nobody else did meanwhile."""
+        args: Sequence[_Value] = [expected or b"", ballots, int(ttl_seconds * 1000)]
+        with self._translated():
+            return bool(await self._replace_ballots([_ballots_key(group)], args))
 
     # --- reading ---------------------------------------------------------------------------------
 

@@ -18,7 +18,8 @@ _FAILURES: dict[str, tuple[str, str]] = {
     ),
     "NOPERM": (
         "does not allow this user what is needed",
-        "allow it ~mx:source:* and the commands of hashes, scripts, DEL, SCAN, PING",
+        "allow it ~mx:source:* and ~mx:group:*, and the commands of hashes, strings, scripts, "
+        "DEL, SCAN, PING",
     ),
     "LOADING": ("is still loading its data", "wait; it is used as soon as it is ready"),
     "READONLY": ("is a read-only replica", "point the Redis URL at the primary"),

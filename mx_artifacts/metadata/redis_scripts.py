@@ -5,8 +5,8 @@ retry loop, and a heartbeat never brings the record (which may hold thousands of
 client and back. `supersedes` in core/sources.py is the same rule in Python; both run the
 contract suite.
 
-KEYS[1] is the worker's hash, KEYS[2] its source's index. Both may live on different shards of a
-Redis Cluster, which the layout (fixed by deployed servers) does not allow for.
+Of records, KEYS[1] is the worker's hash, KEYS[2] its source's index. Both may live on different
+shards of a Redis Cluster, which the layout (fixed by deployed servers) does not allow for.
 """
 
 from __future__ import annotations
@@ -93,3 +93,10 @@ end
 return removed > 0 and 1 or 0
 """
 )
+
+REPLACE_BALLOTS = """
+-- KEYS[1]: the group's ballots. ARGV: what must still be there or '', the new text, TTL [ms]
+if (redis.call('GET', KEYS[1]) or '') ~= ARGV[1] then return 0 end
+redis.call('SET', KEYS[1], ARGV[2], 'PX', ARGV[3])
+return 1
+"""

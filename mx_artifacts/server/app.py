@@ -10,9 +10,11 @@ from dataclasses import dataclass
 import grpc.aio
 
 from mx_artifacts.clock import SYSTEM_CLOCK, Clock
+from mx_artifacts.core.groups import PRESENCE_SECONDS
 from mx_artifacts.errors import BackendUnavailableError
 from mx_artifacts.metadata.base import MetadataBackend
 from mx_artifacts.metadata.registry import create_backend
+from mx_artifacts.server.groups import GroupService
 from mx_artifacts.server.health import (
     PING_INTERVAL_SECONDS,
     BackendMonitor,
@@ -22,6 +24,7 @@ from mx_artifacts.server.reaper import Reaper, ReaperTimes
 from mx_artifacts.server.service import P2pService
 from mx_artifacts.wire.channel import MESSAGE_OPTIONS
 from mx_artifacts.wire.gen.model_express import p2p_pb2_grpc
+from mx_artifacts.wire.gen.mx_artifacts.v1 import group_pb2_grpc
 from mx_artifacts.wire.listen import bind, is_loopback, join_address
 
 logger = logging.getLogger(__name__)
@@ -41,6 +44,7 @@ class ServerConfig:
     heartbeat_timeout_seconds: float = 90.0
     gc_timeout_seconds: float = 3600.0
     reaper_scan_interval_seconds: float = 30.0
+    group_presence_seconds: float = PRESENCE_SECONDS
 
 
 async def serve(
@@ -77,6 +81,8 @@ async def _serve(
     server = grpc.aio.server(options=(*MESSAGE_OPTIONS, ("grpc.so_reuseport", 0)))
     service = P2pService(backend, clock, config.heartbeat_timeout_seconds)
     p2p_pb2_grpc.add_P2pServiceServicer_to_server(service, server)  # type: ignore[no-untyped-call]
+    groups = GroupService(backend, clock, config.group_presence_seconds)
+    group_pb2_grpc.add_GroupServiceServicer_to_server(groups, server)  # type: ignore[no-untyped-call]
     add_health_services(server, monitor, clock)
     address = join_address(config.host, bind(server, config.host, config.port))
     await _start_backend(backend)

@@ -16,11 +16,13 @@ from mx_artifacts.version import __version__
 from mx_artifacts.wire.gen.model_express import health_pb2 as mx_health_pb2
 from mx_artifacts.wire.gen.model_express import health_pb2_grpc as mx_health_pb2_grpc
 from mx_artifacts.wire.gen.model_express import p2p_pb2
+from mx_artifacts.wire.gen.mx_artifacts.v1 import group_pb2
 
 PING_INTERVAL_SECONDS = 2.0
 """How often the backend is asked; below the period of any usual probe."""
 
 _P2P = p2p_pb2.DESCRIPTOR.services_by_name["P2pService"].full_name
+_GROUPS = group_pb2.DESCRIPTOR.services_by_name["GroupService"].full_name
 _MX_HEALTH = mx_health_pb2.DESCRIPTOR.services_by_name["HealthService"].full_name
 
 logger = logging.getLogger(__name__)
@@ -85,5 +87,5 @@ def add_health_services(server: grpc.aio.Server, monitor: BackendMonitor, clock:
         MxHealthService(monitor, clock), server
     )
     health_pb2_grpc.add_HealthServicer_to_server(monitor.servicer, server)
-    names = (_P2P, _MX_HEALTH, health.SERVICE_NAME, reflection.SERVICE_NAME)
+    names = (_P2P, _GROUPS, _MX_HEALTH, health.SERVICE_NAME, reflection.SERVICE_NAME)
     reflection.enable_server_reflection(names, server)

@@ -10,51 +10,23 @@ from __future__ import annotations
 import logging
 import math
 import re
-from collections.abc import Awaitable, Callable
 from dataclasses import replace
-from functools import wraps
-from typing import TypeVar
-
-import grpc.aio
 
 from mx_artifacts.clock import Clock, unix_ms
 from mx_artifacts.core.identity import SOURCE_ID_LENGTH, compute_mx_source_id
 from mx_artifacts.core.sources import PodIdentity, SourceStatus, WorkerRecord, status_at
-from mx_artifacts.errors import ManifestInvalidError, MxArtifactsError
+from mx_artifacts.errors import ManifestInvalidError
 from mx_artifacts.metadata.base import MetadataBackend
+from mx_artifacts.server.answers import errors_as_status
 from mx_artifacts.wire import convert
 from mx_artifacts.wire.gen.model_express import p2p_pb2 as pb
 from mx_artifacts.wire.gen.model_express import p2p_pb2_grpc
-from mx_artifacts.wire.status import code_of
 
 logger = logging.getLogger(__name__)
 
 _SOURCE_ID = re.compile(rf"[0-9a-f]{{{SOURCE_ID_LENGTH}}}")
 # Becomes part of keys and object names in backends, so it must hold no separator of theirs.
 _WORKER_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
-
-Request = TypeVar("Request")
-Answer = TypeVar("Answer")
-
-
-def _errors_as_status(
-    method: Callable[[P2pService, Request], Awaitable[Answer]],
-) -> Callable[[P2pService, Request, grpc.aio.ServicerContext], Awaitable[Answer]]:
-    """Turn a method of core errors into a handler that answers with status codes."""
-
-    @wraps(method)
-    async def handler(
-        self: P2pService, request: Request, context: grpc.aio.ServicerContext
-    ) -> Answer:
-        try:
-            return await method(self, request)
-        except MxArtifactsError as error:
-            details = f"{error}; {error.hint()}" if error.hint() else str(error)
-            logger.warning("%s failed: %s", method.__name__, details)
-            await context.abort(code_of(error), details)
-            raise AssertionError("abort raises") from error
-
-    return handler
 
 
 class P2pService(p2p_pb2_grpc.P2pServiceServicer):
@@ -67,7 +39,7 @@ class P2pService(p2p_pb2_grpc.P2pServiceServicer):
         self._clock = clock
         self._heartbeat_timeout_ms = int(heartbeat_timeout_seconds * 1000)
 
-    @_errors_as_status
+    @errors_as_status
     async def PublishMetadata(
         self, request: pb.PublishMetadataRequest
     ) -> pb.PublishMetadataResponse:
@@ -98,7 +70,7 @@ class P2pService(p2p_pb2_grpc.P2pServiceServicer):
             worker_id=request.worker_id,
         )
 
-    @_errors_as_status
+    @errors_as_status
     async def ListSources(self, request: pb.ListSourcesRequest) -> pb.ListSourcesResponse:
         """List workers; an identity without a model name does not filter."""
         mx_source_id = None
@@ -108,7 +80,7 @@ class P2pService(p2p_pb2_grpc.P2pServiceServicer):
         refs = await self._backend.list(replace(query, fresh_since_ms=self._fresh_since_ms()))
         return pb.ListSourcesResponse(instances=map(convert.ref_to_wire, refs))
 
-    @_errors_as_status
+    @errors_as_status
     async def GetMetadata(self, request: pb.GetMetadataRequest) -> pb.GetMetadataResponse:
         """Return one worker's record; found=false when there is none."""
         stored = None
@@ -128,7 +100,7 @@ class P2pService(p2p_pb2_grpc.P2pServiceServicer):
             identity=convert.identity_to_wire(stored.identity),
         )
 
-    @_errors_as_status
+    @errors_as_status
     async def UpdateStatus(self, request: pb.UpdateStatusRequest) -> pb.UpdateStatusResponse:
         """Take a heartbeat; success=false makes the worker publish again."""
         if request.status not in pb.SourceStatus.values():

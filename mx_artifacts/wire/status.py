@@ -76,7 +76,18 @@ def error_from_central(error: grpc.RpcError, address: str) -> MxArtifactsError:
         return ConfigurationError(f"{where} refused the request: {details}")
     if code is grpc.StatusCode.NOT_FOUND:
         return RecordNotFoundError(f"{where}: {details}")
+    if code is grpc.StatusCode.ABORTED:
+        return ConflictError(f"{where} refused the request: {details}")
     return RemoteError(f"{where} failed ({code.name}): {details}")
+
+
+def error_from_central_without_groups(address: str) -> RemoteError:
+    """Tell that the central server at `address` is the reference's, or an older one of ours."""
+    return RemoteError(
+        f"central server {address} has no groups, so members cannot agree",
+        hint="run `mx-artifact serve` of this version there; or install on no node what must be "
+        "on all, and leave --group out",
+    )
 
 
 def error_from_worker(error: grpc.RpcError, endpoint: str) -> MxArtifactsError:

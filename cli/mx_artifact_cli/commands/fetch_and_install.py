@@ -13,6 +13,7 @@ import click
 from mx_artifact_cli import options
 from mx_artifact_cli.connect import open_client
 from mx_artifact_cli.describe import identity_facts, identity_object
+from mx_artifact_cli.group import group_options, group_wanted, warn_of_asymmetry
 from mx_artifact_cli.installed import (
     headline,
     no_use,
@@ -70,6 +71,7 @@ if TYPE_CHECKING:
 @options.worker_rank_option("Take sources of this worker rank only.")
 @options.node_rank_option("Take sources of this node rank only.")
 @options.accelerator_option
+@group_options
 @setting_option(settings.TRANSFER_TIMEOUT, "--timeout")
 @options.lock_timeout_option
 @options.bundle_root_option
@@ -97,8 +99,19 @@ def command(
     already hold win, unless --replace; of those that the engine will not use as they stand, each is
     named with the reason. The exit code is 3 where several kinds are named and some fail, and where
     nothing of a fetched cache will be used.
+
+    With --group, a kind is installed on all of the group's nodes or on none, and all end with the
+    same code: 0, 17, or 18 where that is not known.
     """
     selected = select_kinds(kind_names, stated_roots, stated)
+    group = group_wanted(fetching)
+    if group is not None and ALL in kind_names:
+        raise ConfigurationError(
+            f"--kind {ALL} differs from node to node, so a group cannot agree on it",
+            hint="name the kinds, the same on all nodes",
+        )
+    if group is not None:  # nodes that take them in different orders would wait for each other
+        selected = tuple(sorted(selected, key=lambda each: each.kind.name))
     identity_of = partial(
         identify,
         model=model,
@@ -129,6 +142,7 @@ def command(
             try:
                 probed = identity_of(each.kind)
                 warn_of_unchecked(output, each.kind, probed)
+                warn_of_asymmetry(output, each, fetching)
                 wanted = _wanted(fetching, probed.accelerator)
                 if dry_run:
                     plan = fetcher.plan(
@@ -150,6 +164,7 @@ def command(
                         each.stated_roots,
                         wanted=wanted,
                         replace=replace,
+                        group=group,
                     )
                     done.append(_show_fetched(output, probed, fetched))
                     if fetched.report.is_of_no_use:

@@ -1,0 +1,94 @@
+"""Messages of GroupService <-> core."""
+
+from __future__ import annotations
+
+from typing import NamedTuple, cast
+
+from mx_artifacts.core.groups import Member, MemberReport, Phase, Progress, Round
+from mx_artifacts.errors import ConfigurationError, RemoteError
+from mx_artifacts.wire.gen.mx_artifacts.v1 import group_pb2 as pb
+
+
+class GroupAnswer(NamedTuple):
+    """A member's round as the server knows it; members without times, artifacts and roots.
+
+    A member that says nothing for `presence_seconds` is given up.
+    """
+
+    round: Round
+    presence_seconds: float
+
+
+def report_to_wire(report: MemberReport) -> pb.GroupReportRequest:
+    """Return the message of `report`."""
+    return pb.GroupReportRequest(
+        group=report.group,
+        size=report.size,
+        member_id=report.member_id,
+        instance_id=report.instance_id,
+        round_id=report.round_id,
+        progress=cast(pb.GroupProgress, report.progress),
+        artifact_id=report.artifact_id,
+        roots=report.roots,
+        reason=report.reason,
+    )
+
+
+def report_from_wire(message: pb.GroupReportRequest) -> MemberReport:
+    """Return the report of `message`.
+
+    Raises:
+        ConfigurationError: its progress is none that this version knows.
+    """
+    try:
+        progress = Progress(message.progress)
+    except ValueError:
+        raise ConfigurationError(f"progress {message.progress} is not known") from None
+    return MemberReport(
+        group=message.group,
+        size=message.size,
+        member_id=message.member_id,
+        instance_id=message.instance_id,
+        round_id=message.round_id,
+        progress=progress,
+        artifact_id=message.artifact_id,
+        roots=tuple(sorted(message.roots)),
+        reason=message.reason,
+    )
+
+
+def answer_to_wire(answer: GroupAnswer) -> pb.GroupReportResponse:
+    """Return the message of `answer`."""
+    return pb.GroupReportResponse(
+        round_id=answer.round.round_id,
+        phase=cast(pb.GroupPhase, answer.round.phase),
+        reason=answer.round.reason,
+        members=[
+            pb.GroupMember(
+                member_id=member.member_id, progress=cast(pb.GroupProgress, member.progress)
+            )
+            for member in answer.round.members
+        ],
+        presence_seconds=answer.presence_seconds,
+    )
+
+
+def answer_from_wire(message: pb.GroupReportResponse, size: int, address: str) -> GroupAnswer:
+    """Return the answer of the server at `address` about a group of `size`.
+
+    Raises:
+        RemoteError: it has a value that this version does not know.
+    """
+    try:
+        phase = Phase(message.phase)
+        members = tuple(
+            Member(member.member_id, "", Progress(member.progress), seen_ms=0)
+            for member in message.members
+        )
+    except ValueError as error:
+        raise RemoteError(
+            f"central server {address} speaks of groups in another way: {error}",
+            hint="run one version of mx-artifacts on all nodes",
+        ) from None
+    round_ = Round(message.round_id, size, 0, phase, members, message.reason)
+    return GroupAnswer(round_, message.presence_seconds)
