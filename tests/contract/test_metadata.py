@@ -347,6 +347,44 @@ def test_scan_sees_every_record_of_many(run: Run) -> None:
     run(scenario)
 
 
+def test_ballots_are_replaced_only_by_who_has_read_them(run: Run) -> None:
+    async def scenario(backend: MetadataBackend) -> None:
+        assert await backend.get_ballots("g/1:triton") is None
+        assert not await backend.replace_ballots("g/1:triton", b"old", b"new", 60)
+        assert await backend.replace_ballots("g/1:triton", None, b"first \x00\xff", 60)
+        assert not await backend.replace_ballots("g/1:triton", None, b"second", 60)
+        assert await backend.replace_ballots("g/1:triton", b"first \x00\xff", b"second", 60)
+        assert await backend.get_ballots("g/1:triton") == b"second"
+        assert await backend.get_ballots("g:triton") is None
+        assert await backend.list(SourceQuery()) == []
+        assert [ref async for ref in backend.scan()] == []
+
+    run(scenario)
+
+
+def test_of_writers_that_race_one_wins(run: Run) -> None:
+    async def scenario(backend: MetadataBackend) -> None:
+        texts = [str(number).encode() for number in range(20)]
+        writes = (backend.replace_ballots("g", None, text, 60) for text in texts)
+        won = await asyncio.gather(*writes)
+        assert won.count(True) == 1
+        assert await backend.get_ballots("g") == texts[won.index(True)]
+
+    run(scenario)
+
+
+def test_ballots_expire(run: Run) -> None:
+    async def scenario(backend: MetadataBackend) -> None:
+        assert await backend.replace_ballots("g", None, b"old", 0.02)
+        assert await backend.replace_ballots("h", None, b"kept", 60)
+        await asyncio.sleep(0.05)
+        assert await backend.get_ballots("g") is None
+        assert await backend.replace_ballots("g", None, b"new", 60)
+        assert await backend.get_ballots("h") == b"kept"
+
+    run(scenario)
+
+
 def test_close_twice(run: Run) -> None:
     async def scenario(backend: MetadataBackend) -> None:
         await backend.close()

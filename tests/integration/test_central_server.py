@@ -425,6 +425,7 @@ def test_reflection_lists_and_describes_the_services(quiet: ServerConfig) -> Non
             "model_express.health.HealthService",
             "grpc.health.v1.Health",
             "grpc.reflection.v1alpha.ServerReflection",
+            "mx_artifacts.v1.GroupService",
         }
         file = database.FindFileContainingSymbol("model_express.p2p.P2pService")
         [service] = [s for s in file.service if s.name == "P2pService"]
