@@ -76,9 +76,16 @@ class Running:
 
 @contextmanager
 def running(
-    *args: str, env: Mapping[str, str], logs: Path, command: Sequence[str] = COMMAND
+    *args: str,
+    env: Mapping[str, str],
+    logs: Path,
+    command: Sequence[str] = COMMAND,
+    pipe_bytes: int = -1,
 ) -> Iterator[Running]:
-    """Start a command line with --format jsonl; kill it with the block if it still runs."""
+    """Start a command line with --format jsonl; kill it with the block if it still runs.
+
+    It stands still when `pipe_bytes` of records were not read; -1: the system's default.
+    """
     errors = logs / f"{args[0]}-{os.urandom(4).hex()}.err"
     with (
         errors.open("w") as stderr,
@@ -89,6 +96,7 @@ def running(
             stderr=stderr,
             text=True,
             cwd=REPOSITORY,
+            pipesize=pipe_bytes,
         ) as process,
     ):
         try:
@@ -135,6 +143,10 @@ class Cluster:
     def fetch(self, root: Path, *args: str, **env: str) -> tuple[int, Any]:
         """Fetch into `root`; return the exit code, and the result or the error."""
         return self._run(self.target_args(root, *args), env)
+
+    def run(self, *args: str) -> tuple[int, Any]:
+        """Run another verb; return the exit code, and the result or the error."""
+        return self._run(args, {})
 
     def _run(self, args: tuple[str, ...], env: Mapping[str, str]) -> tuple[int, Any]:
         done = run_cli(*args, "--format", "json", env={**self.env, **env})
