@@ -3,8 +3,8 @@
 ninja decides whether a module is current, by command lines and mtimes to the nanosecond, so mtimes
 and every file of a module are kept (docs/cache-facts.md, 4), and the fix-up adapts ninja's state.
 The second root is plain JSON of the autotuner: where one rank has it and another has not, an engine
-can hang, so all of a group's nodes must install it or none. It is off unless its path is
-stated, and then the identity must say how the ranks are laid out.
+can hang, so all nodes of an engine must install it or none (docs/groups.md). It is off unless its
+path is stated, and then the identity must say how the ranks are laid out.
 """
 
 from __future__ import annotations
