@@ -404,7 +404,7 @@ class GroupFailedError(GroupError):
 
 
 class GroupInDoubtError(GroupError):
-    """This member took its part back and cannot tell whether the others kept theirs."""
+    """This node's roots are as they were; other members may have kept what they installed."""
 
     exit_code = ExitCode.GROUP_IN_DOUBT
     retryable = True

@@ -261,8 +261,8 @@ class GroupMember:
         if self._report.progress is not Progress.MOVED:
             return self._failed(f"the others cannot be asked: {error}")
         return GroupInDoubtError(
-            f"{self._name} may be installed on others, but this member took its part back, since "
-            f"the central server cannot be asked: {error}"
+            f"{self._name} may have installed on other nodes, but this node's roots are as they "
+            f"were, since the central server cannot be asked: {error}"
         )
 
     # --- small things ----------------------------------------------------------------------------

@@ -234,7 +234,7 @@ def test_an_outage_after_the_move_is_doubt(server: Server, other: Other, lost: b
 
     server.script = script
     with (
-        pytest.raises(GroupInDoubtError, match="took its part back") as caught,
+        pytest.raises(GroupInDoubtError, match="on other nodes, but this") as caught,
         member_of(server) as member,
     ):
         install(member)
