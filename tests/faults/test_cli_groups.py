@@ -18,7 +18,7 @@ from tests.support.central import running_central
 from tests.support.install_cases import contents, fill, leftovers, picture
 from tests.support.nodes import Cluster, Running, clean_environment, running, warm_cache
 
-PRESENCE_SECONDS = 4.0
+PRESENCE_SECONDS = 5.0
 """Above what a loaded machine keeps a process waiting, below what a test may last."""
 CONFIG = ServerConfig(port=0, group_presence_seconds=PRESENCE_SECONDS)
 SLOW = ("--chunk-size", "4KiB", "--slots", "1")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -176,14 +177,18 @@ def test_an_own_failure_is_told_to_the_others_and_is_the_groups(
     assert server.rounds[-1].reason == f"member a failed: {cause}"
 
 
-def test_dropped_entries_are_a_failure(server: Server, other: Other) -> None:
+@pytest.mark.parametrize("lacking", ["dropped", "unusable"])
+def test_an_artifact_that_is_not_whole_is_a_failure(
+    server: Server, other: Other, lacking: str
+) -> None:
     server.script = other.follow
-    dropped = replace(HERE, dropped={"k2": "no ninja"})
+    changes: dict[str, Any] = {lacking: {"k2": "no ninja"}}
     with (
-        pytest.raises(GroupFailedError, match=r"k2 cannot be installed .*no ninja"),
+        pytest.raises(GroupFailedError, match=r"k2 in /r cannot be used, .*no ninja") as caught,
         member_of(server) as member,
     ):
-        install(member, dropped)
+        install(member, replace(HERE, **changes))
+    assert "--replace" in caught.value.hint()
 
 
 def test_other_exceptions_pass_and_the_others_are_told(server: Server) -> None:
