@@ -172,14 +172,20 @@ class _Packer:
     def _check_age(self, members: Sequence[SourceMember], listed_at: float) -> None:
         """Refuse an entry that changed just before it was listed.
 
-        Stamps from the future come from a file server whose clock is ahead, and tell nothing.
+        Its directories count, as they tell of files that were removed: of a cache that is being
+        wiped what is left may look whole. Stamps from the future come from a file server whose
+        clock is ahead, and tell nothing.
         """
+        if all(member.is_dir for member in members):
+            return
         now = self._clock.now()
-        for member in members:
-            changed_at = member.stamp.ctime_ns / 1e9
-            old_at = changed_at + MIN_AGE_SECONDS
-            if not member.is_dir and listed_at < old_at and changed_at <= now + MIN_AGE_SECONDS:
-                reason = f"{member.path} was being written while packed"
+        latest_ns = int((now + MIN_AGE_SECONDS) * 1e9)
+        known = (member for member in members if member.stamp.ctime_ns <= latest_ns)
+        newest = max(known, key=lambda member: member.stamp.ctime_ns, default=None)
+        if newest is not None:
+            old_at = newest.stamp.ctime_ns / 1e9 + MIN_AGE_SECONDS
+            if listed_at < old_at:
+                reason = f"{newest.path} was being written while packed"
                 raise _EntryChanged(reason, wait_seconds=max(0.0, old_at - now))
 
     def _write_entry(self, entry: str, members: Sequence[SourceMember]) -> None:

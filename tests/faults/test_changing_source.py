@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import random
+import shutil
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -223,6 +225,40 @@ def test_a_file_must_have_been_left_alone_for_a_while(
     clock = FakeClock(start)
     assert pack_tree(root, tmp_path / "b.tar", PackRules(), clock=clock).file_count == 1
     assert clock.now() - start == pytest.approx(slept_seconds, abs=1e-5)
+
+
+class Remover(FakeClock):
+    """A clock on which the directory is gone after the first wait."""
+
+    def __init__(self, now: float, directory: Path) -> None:
+        super().__init__(now)
+        self._directory = directory
+
+    def sleep(self, seconds: float) -> None:
+        super().sleep(seconds)
+        shutil.rmtree(self._directory, ignore_errors=True)
+
+
+def test_an_entry_that_is_being_removed_is_waited_for(tmp_path: Path) -> None:
+    """What is left of it has not changed for long, and could be a whole entry."""
+    root = write_tree(tmp_path / "root", {"k": {"a": b"1", "b": b"2"}, "z": b""})
+    time.sleep(2 * TICK_SECONDS)
+    (root / "k" / "a").unlink()
+    clock = Remover((root / "k").stat().st_ctime + TICK_SECONDS / 2, root / "k")
+    report = pack_tree(root, tmp_path / "b.tar", BY_DIRECTORY, clock=clock)
+    assert reasons(report) == {"k": "vanished while packed"}
+
+
+def test_one_wait_is_enough_for_files_of_any_ages(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = write_tree(tmp_path / "root", {"k": {}})
+    for name in "abcdefgh":
+        (root / "k" / name).write_bytes(b"1")
+        time.sleep(0.02)
+    monkeypatch.setattr(packing, "MIN_AGE_SECONDS", MIN_AGE_SECONDS)
+    clock = FakeClock((root / "k" / "h").stat().st_ctime + 0.01)
+    assert pack_tree(root, tmp_path / "b.tar", BY_DIRECTORY, clock=clock).skipped == ()
 
 
 class DescheduledWriter(FakeClock):
