@@ -38,10 +38,20 @@ def hash_directory_fault(entry: EntryView) -> str | None:
     models = [path for path in entry.files if _rank_file(entry.path, path) == _MODEL]
     if entry.path.startswith(AOT_DIRECTORY) and not models:
         return "no rank has saved its model yet"
-    fault = empty_fault(entry, models)
+    fault = empty_fault(entry, models) or _unnamed_fault(entry)
     for path in entry.files:
         fault = fault or (_index_fault(entry, path) if path.endswith("/" + _INDEX) else None)
     return fault
+
+
+def _unnamed_fault(entry: EntryView) -> str | None:
+    """Refuse artifacts without the index beside them, which vLLM writes when it has them all."""
+    for path in entry.files:
+        rank, _, rest = path[len(entry.path) + 1 :].partition("/")
+        above, _, artifact = rest.partition("/" + _ARTIFACT_PREFIX)
+        if artifact and f"{entry.path}/{rank}/{above}/{_INDEX}" not in entry.files:
+            return f"{rank}/{above} has no {_INDEX}, so that rank has not saved it yet"
+    return None
 
 
 def rank_sets(paths: Iterable[str]) -> tuple[RankSet, ...]:

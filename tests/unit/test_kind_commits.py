@@ -179,6 +179,10 @@ FAULTS: dict[str, Case] = {
         *("inductor", CLASSIC, INDEX, cut),
         "rank_0_0/backbone/vllm_compile_cache.py is cut short: vLLM cannot read it",
     ),
+    "vllm: no index yet": (
+        *("inductor", CLASSIC, INDEX, remove),
+        "rank_0_0/backbone has no vllm_compile_cache.py, so that rank has not saved it yet",
+    ),
     "deep_gemm: not committed": (
         *("deep_gemm", DEEP_JIT, f"{DEEP_JIT}/.committed", remove),
         "it has no .committed, so its compiler has not committed it",
