@@ -5,6 +5,7 @@ All functions may be called from the main thread only.
 
 from __future__ import annotations
 
+import os
 import signal
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
@@ -78,3 +79,21 @@ def on_stop_request(stop: Callable[[], object]) -> Iterator[None]:
 
     with _handled(on_signal):
         yield
+
+
+@contextmanager
+def woken_by_signals() -> Iterator[Callable[[], object]]:
+    """Yield a function that blocks until a signal has come, whichever thread of ours it came to.
+
+    Handlers run in the main thread alone. The kernel may hand a signal to another thread, such as
+    NIXL's, and then nothing else interrupts what the main thread waits for.
+    """
+    reader, writer = os.pipe()
+    os.set_blocking(writer, False)  # Python's C handler writes to it
+    before = signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
+    try:
+        yield lambda: os.read(reader, 1)
+    finally:
+        signal.set_wakeup_fd(before)
+        os.close(reader)
+        os.close(writer)

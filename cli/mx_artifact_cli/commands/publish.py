@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -24,7 +23,7 @@ from mx_artifact_cli.selection import (
     select_present,
     warn_of_unchecked,
 )
-from mx_artifact_cli.signals import on_stop_request
+from mx_artifact_cli.signals import on_stop_request, woken_by_signals
 from mx_artifact_cli.text import count_of, format_bytes
 from mx_artifacts import parsing, settings
 from mx_artifacts.core.sources import PodIdentity
@@ -151,10 +150,11 @@ def command(
                 failures[each.kind.name] = error
         if failures and not published:
             raise KindsFailedError(failures, total=len(selected))
-        stop: SimpleQueue[None] = SimpleQueue()  # takes no lock, as a signal handler needs it
-        with on_stop_request(lambda: stop.put(None)):
+        requests: list[None] = []
+        with woken_by_signals() as wait, on_stop_request(lambda: requests.append(None)):
             _announce(output, server, serving["host"], published, failures, len(selected))
-            stop.get()
+            while not requests:
+                wait()
             output.note("stopping: marking sources stale")
             resources.close()  # here, where a second SIGTERM cannot interrupt it
     context.exit(ExitCode.PARTIAL if failures else ExitCode.OK)
