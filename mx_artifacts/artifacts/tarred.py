@@ -24,11 +24,13 @@ from mx_artifacts.bundle.seal import seal
 from mx_artifacts.bundle.standing import count_entries
 from mx_artifacts.client.central import CentralClient
 from mx_artifacts.core.chunks import DEFAULT_CHUNK_SIZE_BYTES
+from mx_artifacts.core.digest import crc32c, crc32c_hex
 from mx_artifacts.core.identity import SourceIdentity, SourceType
 from mx_artifacts.core.sources import WorkerRecord
 from mx_artifacts.errors import (
     ConfigurationError,
     InstallError,
+    InstallVerificationError,
     ManifestInvalidError,
     MxArtifactsError,
     RegistrationError,
@@ -54,6 +56,7 @@ from mx_artifacts.transport.base import Transport
 
 PRIMARY_BUNDLE_NAME = "artifact.tar"
 DEFAULT_LOCK_TIMEOUT_SECONDS = 60.0
+_BLOCK_BYTES = 1024 * 1024
 
 # Failures of this node: another source would meet them too.
 _OURS = (ConfigurationError, InstallError, RegistrationError, TransportUnavailableError)
@@ -307,6 +310,7 @@ class TarredP2PArtifactTransfer:
         kind = self.cache_kind
         source = staged.source
         try:
+            _require_intact(staged)
             return install_artifact(
                 [
                     RootInstall(
@@ -334,3 +338,16 @@ class TarredP2PArtifactTransfer:
             )
         finally:
             staged.close()
+
+
+def _require_intact(staged: StagedArtifact) -> None:
+    """Read the bundles again: between the transfer and now they were on a disk."""
+    for file in staged.manifest.files:
+        checksum = 0
+        with open(staged.files[file.path], "rb") as bundle:
+            while block := bundle.read(_BLOCK_BYTES):
+                checksum = crc32c(block, checksum)
+        if crc32c_hex(checksum) != file.checksum:
+            raise InstallVerificationError(
+                f"{staged.files[file.path]} is not what was received: it was changed on this disk"
+            )

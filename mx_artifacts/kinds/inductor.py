@@ -13,10 +13,12 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Sequence
+from pathlib import Path
 
+from mx_artifacts.bundle.entry import EntryView
 from mx_artifacts.bundle.rules import PackRules
 from mx_artifacts.core.identity import SourceType
-from mx_artifacts.kinds.base import LITTER, CacheKind, Environment, RootRule
+from mx_artifacts.kinds.base import LITTER, CacheKind, Environment, RootRule, StandingVerdict
 from mx_artifacts.kinds.inductor_commits import fault_of
 from mx_artifacts.kinds.roots import (
     VLLM_CACHE_ROOT,
@@ -29,6 +31,7 @@ from mx_artifacts.kinds.signs import UseSigns
 from mx_artifacts.kinds.triton_commits import standing_groups
 from mx_artifacts.kinds.triton_groups import is_key_directory, relocate_triton_groups
 from mx_artifacts.kinds.vllm_commits import hash_directory_of, rank_sets
+from mx_artifacts.kinds.vllm_paths import path_elsewhere, relocate_vllm_indexes
 
 
 def _default_directory(env: Environment) -> Sequence[str]:
@@ -53,6 +56,18 @@ def entry_of(path: str) -> str:
         if is_key_directory(part):
             return "/".join(parts[: position + 1])
     return path
+
+
+def standing(entry: EntryView, root: Path, fetched: Path | None) -> StandingVerdict:
+    """Look where an entry's Triton groups, and the indexes of a tree of vLLM's, point."""
+    verdict = standing_groups(entry, root, fetched)
+    if verdict == StandingVerdict() and hash_directory_of(entry.path) == entry.path:
+        path = path_elsewhere(entry, root)
+        if path:
+            return StandingVerdict(
+                doubt=f"not verified: its index names {path}, which vLLM before 0.33 reads"
+            )
+    return verdict
 
 
 KIND = CacheKind(
@@ -126,8 +141,8 @@ KIND = CacheKind(
             *("cpp_threads", "cpp_torch_path", "cpp_python_include", "cpp_compiler"),
         }
     ),
-    fixups=(relocate_triton_groups,),
-    standing=standing_groups,
+    fixups=(relocate_triton_groups, relocate_vllm_indexes),
+    standing=standing,
     # A hit, too, writes wrappers and Triton kernels out of its pickles where they are absent, and
     # AOTAutograd's layer misses on a warm cache (docs/cache-facts.md, 2), so those do not count.
     signs=UseSigns(compiled=("fxgraph", "*.so", "artifact_*", "model")),

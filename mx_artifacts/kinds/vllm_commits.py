@@ -17,10 +17,10 @@ from mx_artifacts.kinds.base import RankSet
 from mx_artifacts.kinds.commits import empty_fault
 
 AOT_DIRECTORY = "torch_aot_compile"
+INDEX_FILE = "vllm_compile_cache.py"
 HASH = re.compile(r"[0-9a-f]{10}")
 
 _RANK = re.compile(r"rank_(\d+)_(\d+)")
-_INDEX = "vllm_compile_cache.py"
 _MODEL = "model"
 _ARTIFACT_PREFIX = "artifact_"
 
@@ -40,7 +40,7 @@ def hash_directory_fault(entry: EntryView) -> str | None:
         return "no rank has saved its model yet"
     fault = empty_fault(entry, models) or _unnamed_fault(entry)
     for path in entry.files:
-        fault = fault or (_index_fault(entry, path) if path.endswith("/" + _INDEX) else None)
+        fault = fault or (_index_fault(entry, path) if path.endswith("/" + INDEX_FILE) else None)
     return fault
 
 
@@ -67,7 +67,7 @@ def rank_sets(paths: Iterable[str]) -> tuple[RankSet, ...]:
         if directory is not None and rank is not None:
             names = found.setdefault(directory, {}).setdefault(rank, set())
             name = _rank_file(directory, path)
-            if name == _MODEL or (name and name.endswith("/" + _INDEX)):
+            if name == _MODEL or (name and name.endswith("/" + INDEX_FILE)):
                 names.add(name)
     return tuple(
         _rank_set(directory, ranks)
@@ -108,7 +108,7 @@ def _index_fault(entry: EntryView, path: str) -> str | None:
         index = ast.literal_eval(entry.read(path).decode("utf-8"))
     except (ValueError, SyntaxError, MemoryError, RecursionError):
         return f"{where} is cut short: vLLM cannot read it"
-    prefix = path[: -len(_INDEX)]
+    prefix = path[: -len(INDEX_FILE)]
     # An artifact saved "unpacked" is a directory.
     present = {p[len(prefix) :].partition("/")[0] for p in entry.files if p.startswith(prefix)}
     for artifact in _artifacts(index):

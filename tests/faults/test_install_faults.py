@@ -6,6 +6,7 @@ import functools
 import itertools
 import os
 import signal
+import subprocess
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
@@ -389,6 +390,34 @@ def test_user_without_a_passwd_entry_can_install() -> None:
             assert out["installed"] == ["k1", "k2", "k3"]
         assert workspace_of(home) == home / ".mx-artifacts"
         assert (home / "k1").stat().st_uid == 1001230000
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
+def test_engine_of_a_random_user_extends_what_root_installed() -> None:
+    """Pain 5.4: an init container as root, then OpenShift's uid with gid 0, in one volume."""
+    with tempfile.TemporaryDirectory() as directory:
+        volume = fill(Path(directory, "volume"), {})
+        os.chown(volume, 0, 0)
+        for path, mode in ((Path(directory), 0o755), (volume, 0o2775)):
+            path.chmod(mode)
+        bundle = make_bundle(Path(directory, "b.tar"), NEW, mode=0o600)
+        root = volume / "triton"
+        previous = os.umask(0o077)
+        try:
+            install(root, bundle)
+        finally:
+            os.umask(previous)
+        engine = "cat k1/kernel.so k2/deep/kernel.so && mkdir k9 && echo 9 > k2/deep/more"
+        done = subprocess.run(
+            ["/bin/sh", "-c", engine],
+            cwd=root,
+            user=1001230000,
+            group=0,
+            extra_groups=[],
+            capture_output=True,
+            text=True,
+        )
+        assert (done.returncode, done.stderr) == (0, "")
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")

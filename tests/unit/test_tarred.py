@@ -1,0 +1,110 @@
+"""An artifact between its source's roots and a target's, without the network in between."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from mx_artifacts.artifacts.factories import transfer_of_kind
+from mx_artifacts.artifacts.protocol import ArtifactSourceEndpoint, StagedArtifact
+from mx_artifacts.artifacts.tarred import TarredP2PArtifactTransfer
+from mx_artifacts.errors import InstallVerificationError
+from mx_artifacts.install.base import InstallReport
+from mx_artifacts.kinds.registry import get_kind
+from tests.support.install_cases import contents, fill, leftovers
+
+BASE_NS = 1_600_000_000_123_456_789
+
+
+def received(source: TarredP2PArtifactTransfer, directory: Path) -> StagedArtifact:
+    """Return what a target has after it received all that `source` would serve."""
+    bundle = source.prepare_source()
+    directory.mkdir()
+    files = {p: Path(shutil.copy(file, directory)) for p, file in bundle.files.items()}
+    bundle.close()
+    endpoint = ArtifactSourceEndpoint("s", "w", 0, "h:1", bundle.artifact_id, 0)
+    return StagedArtifact(directory, files, bundle.manifest, endpoint)
+
+
+def move(kind_name: str, tmp_path: Path, *root_names: str) -> InstallReport:
+    """Publish `warm<name>` of each root and install it as `cold<name>`."""
+    kind = get_kind(kind_name)
+    source, target = (
+        transfer_of_kind(
+            kind,
+            bundle_root=tmp_path / "bundles",
+            roots={name: tmp_path / f"{where}{name}" for name in root_names},
+        )
+        for where in ("warm", "cold")
+    )
+    return target.install(received(source, tmp_path / "received"))
+
+
+def aged(root: Path) -> Path:
+    """Give each file a time of its own, to the nanosecond, long before now."""
+    for number, path in enumerate(sorted(root.rglob("*"))):
+        os.utime(path, ns=(BASE_NS + number, BASE_NS + number))
+    return root
+
+
+@pytest.mark.parametrize("position", [600, -1100])
+def test_one_byte_that_changes_between_transfer_and_install(tmp_path: Path, position: int) -> None:
+    """Pain 4.5: bit rot on the target's disk. Nothing of it reaches the root."""
+    fill(tmp_path / "warm", {"a/x.bin": os.urandom(5000)})
+    transfer = transfer_of_kind(
+        get_kind("generic"), bundle_root=tmp_path / "b", roots={"": tmp_path / "warm"}
+    )
+    staged = received(transfer, tmp_path / "received")
+    (bundle,) = staged.files.values()
+    content = bytearray(bundle.read_bytes())
+    content[position] ^= 1
+    bundle.write_bytes(content)
+    target = transfer_of_kind(
+        get_kind("generic"), bundle_root=tmp_path / "b", roots={"": tmp_path / "cold"}
+    )
+    with pytest.raises(InstallVerificationError, match=r"artifact\.tar is not what was received"):
+        target.install(staged)
+    assert not (tmp_path / "cold").exists()
+    assert leftovers(tmp_path / "cold") == []
+
+
+def test_every_mtime_arrives_to_the_nanosecond(tmp_path: Path) -> None:
+    """Pain 3.1, for what no fix-up retimes."""
+    warm = aged(fill(tmp_path / "warm", {f"d{n}/f": b"x" for n in range(20)}))
+    move("generic", tmp_path, "")
+    times = {p.relative_to(warm): p.stat().st_mtime_ns for p in warm.rglob("f")}
+    cold = tmp_path / "cold"
+    assert {p.relative_to(cold): p.stat().st_mtime_ns for p in cold.rglob("f")} == times
+    assert len(set(times.values())) == 20
+
+
+def test_autotune_files_of_each_rank_arrive_as_they_are(tmp_path: Path) -> None:
+    """Pain 1.4 and 11.5: their contents differ by rank, and their names say which."""
+    ranks = {f"0.7.4/90a/1f/autotune_configs_dp0_rank{r}.json": b'{"r": %d}' % r for r in range(8)}
+    module = "0.7.4/90a/cached_ops/page_90a_cute_dsl"
+    code = {f"{module}/page.o": b"o", f"{module}/meta.json": b"{}"}
+    aged(fill(tmp_path / "warm", code))
+    aged(fill(tmp_path / "warmautotune", ranks))
+    report = move("flashinfer", tmp_path, "", "autotune")
+    assert contents(tmp_path / "coldautotune") == ranks
+    assert [root.installed for root in report.roots] == [(module,), tuple(sorted(ranks))]
+
+
+def test_what_is_left_out_is_the_kinds_to_say(tmp_path: Path) -> None:
+    """Pain 5.1: the list is each kind's own, and a caller may give another."""
+    generic = get_kind("generic")
+    root = aged(fill(tmp_path / "warm", {"x.lock": b"", "block.cubin": b"code", "y.log": b"l"}))
+    for exclude, expected in (
+        (generic.pack.exclude, {"block.cubin", "y.log"}),
+        (("*.log",), {"block.cubin", "x.lock"}),
+    ):
+        kind = replace(generic, pack=replace(generic.pack, exclude=exclude))
+        transfer = transfer_of_kind(kind, bundle_root=tmp_path / "b", roots={"": root})
+        bundle = transfer.prepare_source()
+        (packed,) = bundle.roots
+        assert set(packed.report.paths) == expected
+        bundle.close()
