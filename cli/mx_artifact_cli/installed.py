@@ -43,7 +43,7 @@ def show_roots(output: Output, report: InstallReport) -> None:
 def _kept_parts(root: RootReport) -> str:
     parts = {
         "as fetched": len(root.same),
-        "other ones": len(root.kept) - len(root.same) - len(root.unusable),
+        "fit for use": len(root.kept) - len(root.same) - len(root.unusable),
         "not usable": len(root.unusable),
     }
     told = ", ".join(f"{count} {what}" for what, count in parts.items() if count)

@@ -46,6 +46,7 @@ from mx_artifacts.install.base import (
 )
 from mx_artifacts.install.installer import install_artifact
 from mx_artifacts.install.present import find_installed
+from mx_artifacts.install.space import os_errors_translated
 from mx_artifacts.install.workspace import check_target
 from mx_artifacts.kinds.base import CacheKind
 from mx_artifacts.kinds.registry import kind_of, name_of_type
@@ -343,11 +344,11 @@ class TarredP2PArtifactTransfer:
 def _require_intact(staged: StagedArtifact) -> None:
     """Read the bundles again: between the transfer and now they were on a disk."""
     for file in staged.manifest.files:
-        checksum = 0
-        with open(staged.files[file.path], "rb") as bundle:
+        path, checksum = staged.files[file.path], 0
+        with os_errors_translated(f"read {path}"), open(path, "rb") as bundle:
             while block := bundle.read(_BLOCK_BYTES):
                 checksum = crc32c(block, checksum)
         if crc32c_hex(checksum) != file.checksum:
             raise InstallVerificationError(
-                f"{staged.files[file.path]} is not what was received: it was changed on this disk"
+                f"{path} is not what was received: it was changed on this disk"
             )

@@ -88,6 +88,21 @@ def open_parent(
         os.close(descriptor)
 
 
+def stands(root: Path, entry: str) -> bool | None:
+    """Return whether something stands at `entry`; None when a file is in its way.
+
+    Raises:
+        UnsafePathError: a symbolic link stands on the way.
+    """
+    try:
+        with open_parent(root, entry) as (parent_fd, name):
+            return inode_of(name, dir_fd=parent_fd) is not None
+    except FileNotFoundError:
+        return False
+    except NotADirectoryError:
+        return None
+
+
 def _enter(part: str, descriptor: int, root: Path, entry: str) -> int:
     try:
         return os.open(part, _OPEN_PATH, dir_fd=descriptor)

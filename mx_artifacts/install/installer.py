@@ -209,7 +209,7 @@ class _Install:
         )
         for target in self.targets:
             access = Access.of(target.workspace.root)
-            target.staged = stage(target.install, target.workspace, access)
+            target.staged = stage(target.install, target.workspace, access, replace=self.replace)
             self._tell("staged", root=str(target.workspace.root), files=len(target.members))
 
     def _commit(self) -> Path:

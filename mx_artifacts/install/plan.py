@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from mx_artifacts.install.entries import ancestors
-from mx_artifacts.install.files import inode_of, open_parent
+from mx_artifacts.install.files import inode_of, stands
 from mx_artifacts.install.journal import EmptyRoot, Move
 from mx_artifacts.install.staging import StagedTree
 from mx_artifacts.install.workspace import Workspace
@@ -28,7 +28,7 @@ class Plan:
 
 def has_all(root: Path, entries: Iterable[str]) -> bool:
     """Return whether every entry stands in `root`. Raises UnsafePathError when a link is met."""
-    return all(_stands(root, entry) is True for entry in entries)
+    return all(stands(root, entry) is True for entry in entries)
 
 
 def plan_whole(workspace: Workspace, staged: StagedTree) -> Plan | None:
@@ -37,7 +37,7 @@ def plan_whole(workspace: Workspace, staged: StagedTree) -> Plan | None:
     It can when the root is absent, or is an empty directory whose owner and mode the staged tree
     can take on.
     """
-    if workspace.is_inside:
+    if workspace.is_inside or staged.for_comparison:
         return None
     empty_root = None
     if os.path.lexists(workspace.root):
@@ -63,15 +63,17 @@ def plan_entries(workspace: Workspace, staged: StagedTree, replace: bool) -> Pla
     plan = Plan()
     planned: set[str] = set()
     for entry in (staged_entry.entry for staged_entry in staged.entries):
-        stands = _stands(workspace.root, entry)
-        if stands is None:
+        found = stands(workspace.root, entry)
+        if found is None:
             plan.blocked[entry] = "the root has a file where this entry needs a directory"
-        elif stands and not replace:
+        elif found and not replace:
             plan.kept.append(entry)
+        elif entry in staged.for_comparison:
+            plan.blocked[entry] = "it stood there and was removed during the install; install again"
         else:
             inode = inode_of(staged.directory / entry)
             assert inode is not None, "entries are made from what is staged"
-            plan.moves.append(Move(entry, inode, replaces=stands))
+            plan.moves.append(Move(entry, inode, replaces=found))
             missing = [
                 above
                 for above in ancestors(entry)
@@ -80,14 +82,3 @@ def plan_entries(workspace: Workspace, staged: StagedTree, replace: bool) -> Pla
             planned.update(missing)
             plan.new_directories.extend(missing)
     return plan
-
-
-def _stands(root: Path, entry: str) -> bool | None:
-    """Return whether something stands at `entry`; None when a file is in its way."""
-    try:
-        with open_parent(root, entry) as (parent_fd, name):
-            return inode_of(name, dir_fd=parent_fd) is not None
-    except FileNotFoundError:
-        return False
-    except NotADirectoryError:
-        return None

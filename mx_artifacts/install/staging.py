@@ -16,8 +16,8 @@ from mx_artifacts.bundle.unpack import unpack_bundle
 from mx_artifacts.errors import InstallVerificationError
 from mx_artifacts.install.access import Access
 from mx_artifacts.install.base import RootInstall
-from mx_artifacts.install.entries import group_entries, leaves_of
-from mx_artifacts.install.files import fsync_directory
+from mx_artifacts.install.entries import ancestors, group_entries, leaves_of
+from mx_artifacts.install.files import fsync_directory, stands
 from mx_artifacts.install.receipt import InstalledEntry, InstalledFile
 from mx_artifacts.install.workspace import Workspace
 
@@ -29,16 +29,24 @@ _BLOCK_BYTES = 1024 * 1024
 
 @dataclass(frozen=True)
 class StagedTree:
-    """A tree that is ready to be moved in; `entries` are in sorted order."""
+    """A tree that is ready to be moved in; `entries` are in sorted order.
+
+    Those `for_comparison` are not: they stand in the root, and are not on the disk for certain.
+    """
 
     directory: Path
     entries: tuple[InstalledEntry, ...]
     dropped: Mapping[str, str]
     unverified: Mapping[str, str] = field(default_factory=dict)
+    for_comparison: frozenset[str] = frozenset()
 
 
-def stage(root: RootInstall, workspace: Workspace, access: Access) -> StagedTree:
-    """Unpack and prepare `root.bundle` for `workspace.root`; what is returned is on the disk.
+def stage(
+    root: RootInstall, workspace: Workspace, access: Access, *, replace: bool = False
+) -> StagedTree:
+    """Unpack and prepare `root.bundle` for `workspace.root`; what can be moved in is on the disk.
+
+    Entries that stand there are staged for comparison only, unless they are to be replaced.
 
     Raises:
         BundleError, UnsafePathError: the bundle, or what it refers to, is not safe.
@@ -56,18 +64,22 @@ def stage(root: RootInstall, workspace: Workspace, access: Access) -> StagedTree
         dropped.update(report.dropped)
         unverified.update(report.unverified)
     files, directories = _walk(tree, access)  # again: fix-ups write files of their own
-    with ThreadPoolExecutor(_SYNC_THREADS, "mx-install") as pool:
-        described = pool.map(lambda path: _describe(tree, path), files)
-        described_by_path = {file.path: file for file in described}
-        list(pool.map(fsync_directory, (tree, *(tree / path for path in directories))))
     groups = group_entries(leaves_of(files, directories), root.entry_of)
+    kept = () if replace else (e for e in groups if stands(workspace.root, e))
+    for_comparison = frozenset(kept)
+    fleeting = {leaf for entry in for_comparison for leaf in groups[entry]}
+    lasting = [d for d in directories if not for_comparison & {d, *ancestors(d)}]
+    with ThreadPoolExecutor(_SYNC_THREADS, "mx-install") as pool:
+        described = pool.map(lambda path: _describe(tree, path, path not in fleeting), files)
+        described_by_path = {file.path: file for file in described}
+        list(pool.map(fsync_directory, (tree, *(tree / path for path in lasting))))
     entries = (
         InstalledEntry(
             entry, tuple(described_by_path[leaf] for leaf in leaves if leaf in described_by_path)
         )
         for entry, leaves in groups.items()
     )
-    return StagedTree(tree, tuple(entries), dropped, unverified)
+    return StagedTree(tree, tuple(entries), dropped, unverified, for_comparison)
 
 
 def _verify(tree: Path, members: Sequence[BundleMember], access: Access) -> None:
@@ -104,8 +116,8 @@ def _walk(tree: Path, access: Access) -> tuple[dict[str, int], list[str]]:
     return files, directories
 
 
-def _describe(tree: Path, relative: str) -> InstalledFile:
-    """Hash a file and make it durable, with the file opened once for both."""
+def _describe(tree: Path, relative: str, lasts: bool) -> InstalledFile:
+    """Hash a file and, if it `lasts`, make it durable, with the file opened once for both."""
     digest = hashlib.sha256()
     descriptor = os.open(f"{tree}/{relative}", os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
@@ -116,7 +128,8 @@ def _describe(tree: Path, relative: str) -> InstalledFile:
         # access time is not past its change time is written down. usage.py looks for that.
         with suppress(PermissionError):  # not the file's owner
             os.utime(descriptor, ns=(found.st_ctime_ns, found.st_mtime_ns))
-        os.fsync(descriptor)
+        if lasts:
+            os.fsync(descriptor)
     finally:
         os.close(descriptor)
     return InstalledFile(

@@ -138,6 +138,38 @@ def test_entry_that_an_engine_makes_meanwhile_wins(
     assert contents(root / "k2") == {"kernel.so": b"by the engine"}
 
 
+def test_entry_that_is_removed_meanwhile_is_for_the_next_install(root: Path, bundle: Path) -> None:
+    """It was staged to be compared only, and so is not on the disk for certain."""
+    fill(root, OLD)
+
+    def remove_k3(event: object) -> None:
+        if event.name == "install.staged":  # type: ignore[attr-defined]
+            (root / "k3").unlink(missing_ok=True)
+
+    report = install(root, bundle, events=remove_k3).roots[0]
+    assert (report.installed, report.kept) == (("k2",), ("k1",))
+    assert "removed during the install" in report.dropped["k3"]
+    assert install(root, bundle).roots[0].installed == ("k3",)
+
+
+def test_only_what_may_be_moved_in_is_made_durable(
+    root: Path, bundle: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(root, OLD)
+    synced: list[str] = []
+
+    def fsync(descriptor: int) -> None:
+        synced.append(os.readlink(f"/proc/self/fd/{descriptor}"))
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    install(root, bundle)
+    staged = {path.partition("/staging/")[2].partition("/")[2] for path in synced}
+    assert {path for path in staged if path.endswith((".so", ".json"))} == {
+        "k2/deep/kernel.so",
+        "k2/kernel.json",
+    }
+
+
 def test_root_that_an_engine_makes_meanwhile_is_filled_by_entry(root: Path, bundle: Path) -> None:
     def make_root(event: object) -> None:
         if event.name == "install.journaled":  # type: ignore[attr-defined]
