@@ -110,7 +110,8 @@ def test_triton_inside_an_inductor_cache_is_hit(made_triton, tmp_path):
     (cache / "triton").mkdir(parents=True)
     made_triton.rename(cache / "triton" / "0")
     root = tmp_path / "elsewhere"
-    (report,) = move(INDUCTOR, cache, root, fix=True)
+    report, of_vllm = move(INDUCTOR, cache, root, fix=True)
+    assert of_vllm == FixupReport()
     assert (report.rewritten, report.dropped) == (9, {})
     warm = run_program("gen_triton.py", "--small", TRITON_CACHE_DIR=root / "triton" / "0")
     assert (warm["hits"], warm["misses"], warm["read_outside_dir"]) == (9, 0, 0)
