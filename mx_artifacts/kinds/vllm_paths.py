@@ -74,7 +74,7 @@ def _changes(
     document: Any, index: Path, staged: Path, tree: str, root: Path
 ) -> Iterator[tuple[str, str]]:
     """Yield each absolute path in an index, and that of the same file below `root`, if any."""
-    for old in {text for text in _strings(document) if text.startswith("/")}:
+    for old in sorted({text for text in _strings(document) if text.startswith("/")}):
         _, found, rest = old.rpartition(f"/{tree}/")
         candidates = [f"{tree}/{rest}"] if found else []
         candidates.append((index.parent / os.path.basename(old)).relative_to(staged).as_posix())
