@@ -109,7 +109,7 @@ class Bench:
             timeout=PROBE_SECONDS,
         )
         if done.returncode:
-            error = f"exit code {done.returncode}: {done.stderr[-2000:]}"
+            error = f"exit code {done.returncode}: {' '.join(done.stderr[-500:].split())}"
             return {"jobs": 0, "hits": 0, "recompiled": 0, "errors": [error], "seconds": 0.0}
         result: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
         return result

@@ -30,18 +30,18 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if {"bench", "case"} <= set(metafunc.fixturenames):
         names = metafunc.config.getoption("--kinds")
+        seconds = SECONDS["full" if names else "small"]
         caches = chosen(names) if names else [cache for cache in CACHES if cache.small]
         cases = [case for case in CASES if names or case.small]
-        marks = pytest.mark.timeout(SECONDS["full" if names else "small"])
+        metafunc.parametrize("case", [pytest.param(case, id=case.name) for case in cases])
         metafunc.parametrize(
-            ("bench", "case"),
+            "bench",
             [
-                pytest.param(cache, case, id=f"{cache.name}-{case.name}", marks=marks)
+                pytest.param(cache, id=cache.name, marks=pytest.mark.timeout(seconds))
                 for cache in caches
-                for case in cases
             ],
-            indirect=["bench"],
-            scope="module",
+            indirect=True,
+            scope="module",  # one cache after the other
         )
 
 

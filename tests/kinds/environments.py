@@ -64,8 +64,9 @@ def environment_of(cache: Cache) -> Environment:
 def missing(cache: Cache) -> str:
     """Say what `cache` needs and this machine has not, or "" if it has all."""
     environment = environment_of(cache)
-    if not environment.python.exists():
-        log = environment.python.parents[1].with_suffix(".log")
+    home = environment.python.parents[1]
+    if cache.environment != PROJECT and not (home / ".ready").exists():
+        log = home.with_suffix(".log")
         said = log.read_text().strip().splitlines()[-1:] if log.exists() else []
         return f"environment {cache.environment} is not there" + "".join(f": {s}" for s in said)
     absent = [p for p in cache.needs if not shutil.which(p, path=environment.variables["PATH"])]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import platform
+import subprocess
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields
 from datetime import date
@@ -103,6 +104,7 @@ def write(rows: Sequence[Row], path: Path = RESULT) -> None:
             "cpu": _cpu_model(),
             "cores": os.cpu_count(),
             "machine": platform.machine(),
+            "gpu": _gpus(),
             "python": platform.python_version(),
             "packages": {
                 name: package_versions(name, PACKAGES)
@@ -120,3 +122,11 @@ def _cpu_model() -> str:
         if line.startswith("model name"):
             return line.partition(":")[2].strip()
     return "unknown"
+
+
+def _gpus() -> str:
+    try:
+        listed = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True, timeout=60)
+    except OSError:
+        return "none"
+    return listed.stdout.strip() if listed.returncode == 0 else "none"
