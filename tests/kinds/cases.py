@@ -115,6 +115,6 @@ CASES = (
     Case("mtimes lost: of 2001", _times_of_2001),
     Case("source writing", _source_writing),
     Case("target partly filled", _partly_filled),
-    Case("stale copy kept", _stale_copy),
-    Case("stale copy replaced", lambda bench: _stale_copy(bench, "--replace"), small=True),
+    Case("stale copy kept", _stale_copy, small=True),
+    Case("stale copy replaced", lambda bench: _stale_copy(bench, "--replace")),
 )
