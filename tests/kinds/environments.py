@@ -102,5 +102,8 @@ def package_versions(name: str, packages: tuple[str, ...]) -> dict[str, str]:
 
 
 if __name__ == "__main__":
-    needed = {cache.environment for cache in chosen(sys.argv[1])} - {PROJECT}
+    try:
+        needed = {cache.environment for cache in chosen(sys.argv[1])} - {PROJECT}
+    except ValueError as error:
+        sys.exit(str(error))
     print(*sorted(needed))
