@@ -15,16 +15,27 @@ INTEROP_READY := .venvs/interop/.ready
 INTEROP_LOG := .venvs/interop.log
 SETUP := $(PYTHON) tools/setup_env.py
 
-.PHONY: help demo test interop check proto docs clean python interop-if-possible
+# Which real caches `make test-kinds` moves: names in tests/kinds/caches.py, by commas.
+CACHES ?= all
+
+.PHONY: help demo test test-kinds interop check proto docs clean python interop-if-possible
 
 help:  ## Show this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
 
 demo: $(READY)  ## Compile on one node, run without compiling on another (two minutes)
 	$(BIN)/mx-artifact demo
 
 test: $(DEV_READY) interop-if-possible  ## Run all tests, interoperation included
 	$(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadfile
+
+test-kinds: $(DEV_READY)  ## Move all real caches in every way (docs/kinds.md); CACHES=triton: only these
+	@mkdir -p .venvs
+	@needed=$$($(BIN)/python -m tests.kinds.environments $(CACHES)) && for name in $$needed; do \
+		$(MAKE) --no-print-directory .venvs/kinds-$$name/.ready 2>.venvs/kinds-$$name.log || \
+			cat .venvs/kinds-$$name.log >&2; done
+	$(BIN)/python -m pytest tests/kinds --kinds $(CACHES)
+	@$(BIN)/python tools/kinds_page.py
 
 interop: $(DEV_READY) $(INTEROP_READY)  ## Run only the tests against the reference package
 	$(BIN)/python -m pytest -m interop
@@ -68,6 +79,11 @@ $(INTEROP_READY): tools/setup_env.py | python
 	@echo "setting up .venvs/interop, the reference package's environment (a minute, once)"
 	@mkdir -p .venvs
 	@$(SETUP) interop .venvs/interop
+	@touch $@
+
+.venvs/kinds-%/.ready: tools/setup_env.py pyproject.toml | python
+	@echo "setting up .venvs/kinds-$*, compilers of real caches (several GB, once)"
+	@$(SETUP) kinds $* $(@D)
 	@touch $@
 
 # Without it, `make test` still tests all else and prints why the rest was skipped.

@@ -2,6 +2,7 @@
 
 usage: python tools/setup_env.py project DIRECTORY [EXTRA ...]
        python tools/setup_env.py interop DIRECTORY
+       python tools/setup_env.py kinds NAME DIRECTORY
 
 Runs with any Python 3.10 or newer and needs nothing installed. An environment that is there
 already is completed, so running it again is cheap.
@@ -34,6 +35,21 @@ INTEROP = (
     "nixl==1.5.1",
     "numpy",
 )
+
+KINDS = {
+    # The compilers of real caches (tests/kinds/caches.py), a list of pip's arguments per call. Each
+    # environment has a torch built for CUDA, and our library beside it.
+    "cuda": (
+        ("torch==2.14.1",),
+        (
+            *("flashinfer-python==0.7.4", "nvidia-cutlass-dsl==4.8.1"),
+            *("apache-tvm-ffi==0.1.15.post2", "ninja==1.13.0"),
+        ),
+        ("--no-deps", "sgl-deep-gemm==0.2.5"),  # asks for a torch of its own
+    ),
+    "tilelang": (("torch==2.13.0",), ("tilelang==0.1.15", "ninja==1.13.0")),
+    "vllm": (("torch==2.14.1",), ("--no-deps", "vllm==0.33.0")),
+}
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -122,6 +138,14 @@ def set_up_interop(directory: Path) -> None:
     pip_install(python, "--no-deps", MODELEXPRESS)
 
 
+def set_up_kinds(name: str, directory: Path) -> None:
+    """Make the environment of the compilers `name` (a key of KINDS), the project itself in it."""
+    python = make_environment(directory)
+    for packages in KINDS[name]:
+        pip_install(python, *packages)
+    pip_install(python, "--editable", str(ROOT))
+
+
 def main(arguments: "list[str]") -> int:
     if sys.version_info < OLDEST_PYTHON:
         needed = ".".join(map(str, OLDEST_PYTHON))
@@ -133,6 +157,8 @@ def main(arguments: "list[str]") -> int:
         set_up_project(Path(arguments[1]).absolute(), arguments[2:])
     elif arguments[:1] == ["interop"] and len(arguments) == 2:
         set_up_interop(Path(arguments[1]).absolute())
+    elif arguments[:1] == ["kinds"] and len(arguments) == 3 and arguments[1] in KINDS:
+        set_up_kinds(arguments[1], Path(arguments[2]).absolute())
     else:
         raise SetupError(str(__doc__).strip())
     return 0

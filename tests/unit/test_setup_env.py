@@ -88,3 +88,12 @@ def test_the_reference_comes_without_its_pins(
     script.main(["interop", "somewhere"])
     assert installed[-1] == ("--no-deps", "modelexpress==0.7.0")
     assert "grpcio==1.80.*" in installed[-2]
+
+
+def test_compilers_of_real_caches_come_before_the_project(
+    script: ModuleType, installed: list[tuple[str, ...]]
+) -> None:
+    script.main(["kinds", "tilelang", "somewhere"])
+    assert installed == [*script.KINDS["tilelang"], ("--editable", str(script.ROOT))]
+    with pytest.raises(script.SetupError, match="usage:"):
+        script.main(["kinds", "unknown", "somewhere"])

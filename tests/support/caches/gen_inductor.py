@@ -1,24 +1,21 @@
 """Fill or probe a real TorchInductor cache on the CPU, FX-graph and AOTAutograd caches on.
 
-usage: TORCHINDUCTOR_CACHE_DIR=… [TMPDIR=…] [NT=2] [CHECK=1] gen_inductor.py [JOB …]
-Prints one JSON line: the compiler's counters, the C++ programs built, errors and seconds. A hit of
-the counters does not mean that nothing was compiled: look at cpp_builds too. CHECK=1 compares the
-results with the uncompiled model's.
+Chosen by TORCHINDUCTOR_CACHE_DIR (and TMPDIR). A hit of the compiler's counters does not mean that
+nothing was compiled, so a job is one only if no C++ program was built for it either. Inference is
+compared with the uncompiled model. Arguments and output: see this package.
 """
 
-import json
 import os
-import sys
 import time
 
-START = time.time()
-import torch  # noqa: E402  (its import is timed)
-import torch._inductor.cpp_builder as cpp_builder  # noqa: E402
-import torch_models as models  # noqa: E402
-from torch._dynamo.utils import counters  # noqa: E402
+import torch
+import torch._inductor.cpp_builder as cpp_builder
+import torch_models as models
+from contract import chosen_jobs, report
+from torch._dynamo.utils import counters
 
 torch.manual_seed(0)
-torch.set_num_threads(int(os.environ.get("NT", "2")))
+torch.set_num_threads(2)  # in Inductor's key
 built = []
 build = cpp_builder.CppBuilder.build
 
@@ -49,7 +46,13 @@ JOBS = {  # name: (model, input, train, options of torch.compile)
 }
 
 
-def run(name, model, make_input, train, options):
+MORE = {
+    f"mlp_{width}": (models.MLP(d=width, h=2 * width), noise(8, width), False, {})
+    for width in range(64, 256, 16)
+}
+
+
+def run(model, make_input, train, options):
     torch._dynamo.reset()
     compiled = torch.compile(model, **options)
     example = make_input()
@@ -57,41 +60,41 @@ def run(name, model, make_input, train, options):
         compiled(example).float().sum().backward()
         return
     with torch.no_grad():
-        output = compiled(example)
-        if os.environ.get("CHECK") and not torch.allclose(output, model(example), atol=1e-4):
-            raise AssertionError(f"{name}: the compiled model gives other results")
+        if not torch.allclose(compiled(example), model(example), atol=1e-4):
+            raise AssertionError("the compiled model gives other results")
+
+
+def compile_job(name):
+    """Run a job; return whether it hit: something came from the cache, and nothing was built."""
+    inductor = counters["inductor"]
+    before = len(built), inductor["fxgraph_cache_miss"], inductor["fxgraph_cache_bypass"]
+    hits = inductor["fxgraph_cache_hit"]
+    run(*(JOBS | MORE)[name])
+    after = len(built), inductor["fxgraph_cache_miss"], inductor["fxgraph_cache_bypass"]
+    return before == after and inductor["fxgraph_cache_hit"] > hits
 
 
 cpp_builder.CppBuilder.build = counted_build
-loaded = time.time()
-seconds, errors = {}, []
-for name, job in JOBS.items():
-    if sys.argv[1:] and name not in sys.argv[1:]:
-        continue
-    began = time.time()
+began = time.time()
+hits, errors = [], []
+names = chosen_jobs(list(JOBS), list(MORE), small=["mini_infer"])
+for name in names:
     try:
-        run(name, *job)
+        hits.append(compile_job(name))
     except Exception as error:
         errors.append(f"{name}: {error!r}"[:400])
-    seconds[name] = round(time.time() - began, 2)
 inductor, autograd = counters["inductor"], counters["aot_autograd"]
-print(
-    json.dumps(
-        {
-            "torch": torch.__version__,
-            "dir": os.environ.get("TORCHINDUCTOR_CACHE_DIR"),
-            "jobs": len(seconds),
-            "fx_hit": inductor["fxgraph_cache_hit"],
-            "fx_miss": inductor["fxgraph_cache_miss"],
-            "fx_bypass": inductor["fxgraph_cache_bypass"],
-            "aot_hit": autograd["autograd_cache_hit"],
-            "aot_miss": autograd["autograd_cache_miss"],
-            "aot_bypass": autograd["autograd_cache_bypass"],
-            "cpp_builds": len(built),
-            "built_kinds": sorted({name.split(".", 1)[-1] for name in built}),
-            "errors": errors,
-            "import_seconds": round(loaded - START, 2),
-            "seconds": seconds,
-        }
-    )
+report(
+    jobs=len(names),
+    hits=sum(hits),
+    recompiled=hits.count(False),
+    errors=errors,
+    seconds=time.time() - began,
+    torch=torch.__version__,
+    fx_hit=inductor["fxgraph_cache_hit"],
+    fx_miss=inductor["fxgraph_cache_miss"],
+    fx_bypass=inductor["fxgraph_cache_bypass"],
+    aot_hit=autograd["autograd_cache_hit"],
+    aot_miss=autograd["autograd_cache_miss"],
+    cpp_builds=sorted(built),
 )

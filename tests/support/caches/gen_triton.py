@@ -1,21 +1,18 @@
 """Fill or probe a real Triton cache; kernels are compiled for $ARCH (90), never launched.
 
-usage: TRITON_CACHE_DIR=… gen_triton.py [--small]     (--small: 9 kernels of 107)
-Prints one JSON line: jobs, hits, misses, read_outside_dir (groups read from another root), errors
-and seconds.
+Chosen by TRITON_CACHE_DIR. A kernel that was read from another directory than that is no hit
+(`read_outside_dir`). Arguments and output: see this package.
 """
 
-import json
 import os
-import sys
 import time
 from itertools import product
 
-START = time.time()
-import triton  # noqa: E402  (its import is timed)
-import triton_kernels as kernels  # noqa: E402
-from triton.backends.compiler import GPUTarget  # noqa: E402
-from triton.compiler import ASTSource  # noqa: E402
+import triton
+import triton_kernels as kernels
+from contract import chosen_jobs, report
+from triton.backends.compiler import GPUTarget
+from triton.compiler import ASTSource
 
 TARGET = GPUTarget("cuda", int(os.environ.get("ARCH", "90")), 32)
 WARPS = ({"num_warps": 4}, {"num_warps": 8})
@@ -24,13 +21,18 @@ MATMUL_TILES = (
     *((64, 64, 64, 4, 4), (64, 64, 32, 4, 5), (128, 64, 64, 4, 3)),
 )
 ATTENTION_TILES = ((64, 64, 64, 4), (128, 64, 64, 4), (128, 64, 128, 8), (64, 64, 128, 4))
-result = {"hits": 0, "misses": 0, "read_outside_dir": 0, "errors": []}
+found = {"hits": 0, "recompiled": 0, "read_outside_dir": 0}
+errors = []
 
 
 def listener(*, src, metadata, metadata_group, times, cache_hit):
-    root = triton.knobs.cache.dir
-    result["hits" if cache_hit else "misses"] += 1
-    result["read_outside_dir"] += any(not p.startswith(root) for p in metadata_group.values())
+    root = triton.knobs.cache.dir + os.sep
+    if not cache_hit:
+        found["recompiled"] += 1
+    elif all(path.startswith(root) for path in metadata_group.values()):
+        found["hits"] += 1
+    else:
+        found["read_outside_dir"] += 1
 
 
 def pointers(names, dtype):
@@ -69,6 +71,15 @@ def tiles():
             yield kernels.attn_fwd, pointers("qkvo", dtype) | lengths, const, options
 
 
+def more():
+    sizes = dict.fromkeys(("M", "N", "K", "sam", "sbk", "scm"), "i32")
+    for dtype, bm, bn, bk in product(("*fp16", "*bf16"), (32, 64, 128), (32, 64), (32, 128)):
+        const = {"BM": bm, "BN": bn, "BK": bk}
+        yield kernels.matmul, pointers("abc", dtype) | sizes, const, {"num_warps": 4}
+    for dtype, block in product(("*fp16", "*bf16", "*fp32"), (64, 128, 4096, 8192)):
+        yield kernels.vec_add, pointers("xyo", dtype) | {"n": "i32"}, {"BLOCK": block}, WARPS[0]
+
+
 def compile_job(kernel, types, constants, options):
     signature = {name: types.get(name, "constexpr") for name in kernel.arg_names}
     # Pointers aligned to 16 bytes, as a real launch would specialise them.
@@ -81,21 +92,19 @@ def compile_job(kernel, types, constants, options):
     try:
         triton.compile(source, target=TARGET, options=options)
     except Exception as error:
-        result["errors"].append(f"{kernel.__name__} {constants} {options}: {error!r}"[:300])
+        errors.append(f"{kernel.__name__} {constants} {options}: {error!r}"[:300])
 
 
 triton.knobs.compilation.listener = listener
-loaded = time.time()
-jobs = [*rows(), *tiles()]
-if "--small" in sys.argv[1:]:
-    jobs = jobs[::12]
+normal = [*rows(), *tiles()]
+jobs = chosen_jobs(normal, list(more()), small=normal[::12])
+began = time.time()
 for job in jobs:
     compile_job(*job)
-result |= {
-    "triton": triton.__version__,
-    "dir": triton.knobs.cache.dir,
-    "jobs": len(jobs),
-    "import_seconds": round(loaded - START, 2),
-    "compile_seconds": round(time.time() - loaded, 2),
-}
-print(json.dumps(result))
+report(
+    jobs=len(jobs),
+    **found,
+    errors=errors,
+    seconds=time.time() - began,
+    triton=triton.__version__,
+)

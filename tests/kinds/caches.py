@@ -1,0 +1,80 @@
+"""The real caches of the matrix: how each is filled, where it lies, what makes it.
+
+To add one, write its program (tests/support/caches/__init__.py says what is expected of it) and
+append a `Cache` here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+
+@dataclass(frozen=True)
+class Cache:
+    """One real cache.
+
+    Attributes:
+        name: its rows in the table: "triton", "flashinfer/cute_dsl".
+        kind: the product's kind.
+        environment: whose Python runs program and product: "project" (the one that runs the
+            tests), else a name of `tools/setup_env.py kinds` (.venvs/kinds-<name>).
+        program: a file in tests/support/caches.
+        variables: what the engine's process sets for a cache at a place.
+        root: the kind's primary root at that place.
+        stated: identity values that this machine has no device to probe for.
+        needs: programs without which on PATH its rows are skipped, with that reason.
+        synthetic: what is not real about it, for the table; "" for a real cache.
+        separate_user: why the case "other user" cannot run, else "".
+        small: whether it is light enough for `make test`, with what its program does on --small.
+    """
+
+    name: str
+    kind: str
+    environment: str
+    program: str
+    variables: Callable[[Path], Mapping[str, str]]
+    root: Callable[[Path], Path] = lambda place: place
+    stated: Mapping[str, str] = field(default_factory=dict)
+    needs: tuple[str, ...] = ()
+    synthetic: str = ""
+    separate_user: str = ""
+    small: bool = False
+
+
+CACHES = (
+    Cache(
+        name="triton",
+        kind="triton",
+        environment="project",
+        program="gen_triton.py",
+        variables=lambda place: {"TRITON_CACHE_DIR": str(place), "ARCH": "90"},
+        stated={"gpu_arch": "sm90"},
+        small=True,
+    ),
+    Cache(
+        name="inductor",
+        kind="inductor",
+        environment="project",
+        program="gen_inductor.py",
+        variables=lambda place: {
+            "TORCHINDUCTOR_CACHE_DIR": str(place),
+            # 150 MB outside of the cache, compiled again on every node: see kinds/inductor.py.
+            "TORCHINDUCTOR_CPP_CACHE_PRECOMPILE_HEADERS": "0",
+        },
+        stated={"gpu_arch": "none", "gpu_name": "none", "gpu_sm_count": "none"},
+        needs=("g++",),
+        small=True,
+    ),
+    Cache(
+        name="tvm_ffi",
+        kind="tvm_ffi",
+        environment="project",
+        program="gen_tvm_ffi.py",
+        variables=lambda place: {"TVM_FFI_CACHE_DIR": str(place)},
+        stated={"gpu_arch": "none"},
+        needs=("c++",),
+        small=True,
+    ),
+)
