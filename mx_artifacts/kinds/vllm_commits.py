@@ -49,8 +49,8 @@ def _unnamed_fault(entry: EntryView) -> str | None:
     for path in entry.files:
         rank, _, rest = path[len(entry.path) + 1 :].partition("/")
         above, _, artifact = rest.partition("/" + _ARTIFACT_PREFIX)
-        if artifact and f"{entry.path}/{rank}/{above}/{_INDEX}" not in entry.files:
-            return f"{rank}/{above} has no {_INDEX}, so that rank has not saved it yet"
+        if artifact and f"{entry.path}/{rank}/{above}/{INDEX_FILE}" not in entry.files:
+            return f"{rank}/{above} has no {INDEX_FILE}, so that rank has not saved it yet"
     return None
 
 
