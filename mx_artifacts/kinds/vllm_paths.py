@@ -41,7 +41,9 @@ def relocate_vllm_indexes(staged: Path, root: Path) -> FixupReport:
         except (ValueError, SyntaxError, MemoryError, RecursionError):
             document, fault = None, "is damaged: vLLM cannot read it"
         else:
-            missing = [each for each in artifacts_of(document) if not (index.parent / each).exists()]
+            missing = [
+                each for each in artifacts_of(document) if not (index.parent / each).exists()
+            ]
             fault = f"names {missing[0]}, which is missing" if missing else ""
         if fault:
             shutil.rmtree(staged / tree)
@@ -68,6 +70,19 @@ def path_elsewhere(entry: EntryView, root: Path) -> str:
             for old, new in _changes(document, root / path, root, entry.path, root):
                 if old != new:
                     return old
+    return ""
+
+
+def lacking_index(entry: EntryView, fetched: Path | None) -> str:
+    """Return an index that the fetched tree of `entry` has and the standing one has not, or "".
+
+    vLLM names a directory, and describes it, before it compiles; it may have got no further.
+    """
+    if fetched is not None:
+        for index in sorted((fetched / entry.path).rglob(INDEX_FILE)):
+            path = index.relative_to(fetched).as_posix()
+            if path not in entry.files:
+                return path[len(entry.path) + 1 :]
     return ""
 
 
