@@ -20,7 +20,7 @@ load_libcuda()  # vLLM's operators are linked with the driver
 import torch  # noqa: E402
 import torch._inductor.cpp_builder as cpp_builder  # noqa: E402
 import vllm  # noqa: E402
-import vllm._C_stable_libtorch  # noqa: E402, F401  (defines torch.ops._C)
+import vllm._C_stable_libtorch  # noqa: E402  (defines torch.ops._C)
 from contract import chosen_jobs, report  # noqa: E402
 from torch import nn  # noqa: E402
 from torch.nn import functional  # noqa: E402
