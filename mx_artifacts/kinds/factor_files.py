@@ -7,6 +7,7 @@ unlike hash directories, the factors that differ are the reason.
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from pathlib import Path
 
 from mx_artifacts.errors import ConfigurationError
@@ -33,22 +34,23 @@ def advice_for_factor(name: str) -> str:
 def compare_factor_files(ours: Path, theirs: Path) -> dict[str, tuple[str, str]]:
     """Return {factor: (ours, theirs)} of those that differ, nested ones as `env.VLLM_X`.
 
-    Each path is such a file, or a directory that holds exactly one at any depth.
+    Each path is such a file, or a directory that holds one at any depth, or one for each rank: they
+    are equal.
 
     Raises:
-        ConfigurationError: a path has no such file, or several, or it is damaged.
+        ConfigurationError: a path has no such file, or unlike ones, or it is damaged.
     """
     return differing(_factors(ours), _factors(theirs))
 
 
 def _factors(path: Path) -> dict[str, str]:
-    file = _file_at(path)
     try:
+        file = _file_at(path)
         if file.stat().st_size > MAX_FACTORS_BYTES:
             raise ConfigurationError(f"{file} is too large for vLLM's factors")
         document = json.loads(file.read_bytes())
     except (OSError, ValueError, RecursionError) as error:
-        raise ConfigurationError(f"{file} cannot be read: {error}") from error
+        raise ConfigurationError(f"{path} cannot be read: {error}") from error
     if not isinstance(document, dict):
         raise ConfigurationError(f"{file} holds no JSON object")
     return flat_factors(document)
@@ -57,11 +59,25 @@ def _factors(path: Path) -> dict[str, str]:
 def _file_at(path: Path) -> Path:
     if not path.is_dir():
         return path
-    found = sorted(path.rglob(FACTORS_FILE))
-    if len(found) != 1:
+    found = _unlike(sorted(path.rglob(FACTORS_FILE)))
+    if not found:
+        raise ConfigurationError(
+            f"{path} holds no file {FACTORS_FILE}",
+            hint="name vLLM's torch_compile_cache directory",
+        )
+    if len(found) > 1:
         listed = ", ".join(str(file.relative_to(path)) for file in found[:8])
         raise ConfigurationError(
-            f"{path} holds {len(found)} files {FACTORS_FILE}" + (f": {listed}" if found else ""),
-            hint="name one of them" if found else "name vLLM's torch_compile_cache directory",
+            f"{path} holds {len(found)} unlike files {FACTORS_FILE}: {listed}",
+            hint="name one of them",
         )
     return found[0]
+
+
+def _unlike(files: Iterable[Path]) -> list[Path]:
+    """Return the first of each set of equal files."""
+    first: dict[bytes, Path] = {}
+    for file in files:
+        with file.open("rb") as opened:
+            first.setdefault(opened.read(MAX_FACTORS_BYTES), file)
+    return list(first.values())

@@ -31,7 +31,7 @@ from mx_artifacts.kinds.signs import UseSigns
 from mx_artifacts.kinds.triton_commits import standing_groups
 from mx_artifacts.kinds.triton_groups import is_key_directory, relocate_triton_groups
 from mx_artifacts.kinds.vllm_commits import hash_directory_of, rank_sets
-from mx_artifacts.kinds.vllm_paths import path_elsewhere, relocate_vllm_indexes
+from mx_artifacts.kinds.vllm_paths import lacking_index, path_elsewhere, relocate_vllm_indexes
 
 
 def _default_directory(env: Environment) -> Sequence[str]:
@@ -62,6 +62,9 @@ def standing(entry: EntryView, root: Path, fetched: Path | None) -> StandingVerd
     """Look where an entry's Triton groups, and the indexes of a tree of vLLM's, point."""
     verdict = standing_groups(entry, root, fetched)
     if verdict == StandingVerdict() and hash_directory_of(entry.path) == entry.path:
+        lacking = lacking_index(entry, fetched)
+        if lacking:
+            return StandingVerdict(f"it has no {lacking}, without which vLLM compiles again")
         path = path_elsewhere(entry, root)
         if path:
             return StandingVerdict(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from mx_artifacts.bundle.entry import EntryView
 from mx_artifacts.kinds.commits import binary_fault, empty_fault, json_fault, name_of
+from mx_artifacts.kinds.torch_files import pickle_fault
 from mx_artifacts.kinds.triton_commits import key_directories, key_directory_fault
 from mx_artifacts.kinds.triton_groups import is_key_directory
 from mx_artifacts.kinds.vllm_commits import hash_directory_fault, hash_directory_of
@@ -39,7 +40,9 @@ def _triton_fault(tree: EntryView) -> str | None:
 def _files_fault(entry: EntryView) -> str | None:
     for path in entry.files:
         *above, name = path.split("/")
-        if _PICKLES & set(above) or (name.endswith(".py") and above and name[1:3] == above[-1]):
+        if _PICKLES & set(above):
+            fault = pickle_fault(entry, [path])
+        elif name.endswith(".py") and above and name[1:3] == above[-1]:
             fault = empty_fault(entry, [path])
         elif name.endswith(".best_config"):
             fault = json_fault(entry, path)

@@ -2,7 +2,7 @@
 
 `torch_aot_compile/<sha256>/rank_<r>_<dp>/model` is one pickle. `<10 hex>/rank_<r>_<dp>/<prefix>/`
 holds artifacts and `vllm_compile_cache.py`, a literal that names them: where it names one that is
-not there, the engine does not start (docs/cache-facts.md, 3).
+not there, or is damaged, the engine does not start (docs/cache-facts.md, 3).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 
 from mx_artifacts.bundle.entry import MAX_READ_BYTES, EntryView
 from mx_artifacts.kinds.base import RankSet
-from mx_artifacts.kinds.commits import empty_fault
+from mx_artifacts.kinds.torch_files import artifact_is_damaged, pickle_fault
 
 AOT_DIRECTORY = "torch_aot_compile"
 INDEX_FILE = "vllm_compile_cache.py"
@@ -38,7 +38,7 @@ def hash_directory_fault(entry: EntryView) -> str | None:
     models = [path for path in entry.files if _rank_file(entry.path, path) == _MODEL]
     if entry.path.startswith(AOT_DIRECTORY) and not models:
         return "no rank has saved its model yet"
-    fault = empty_fault(entry, models) or _unnamed_fault(entry)
+    fault = pickle_fault(entry, models) or _unnamed_fault(entry)
     for path in entry.files:
         fault = fault or (_index_fault(entry, path) if path.endswith("/" + INDEX_FILE) else None)
     return fault
@@ -111,22 +111,25 @@ def _index_fault(entry: EntryView, path: str) -> str | None:
     prefix = path[: -len(INDEX_FILE)]
     # An artifact saved "unpacked" is a directory.
     present = {p[len(prefix) :].partition("/")[0] for p in entry.files if p.startswith(prefix)}
-    for artifact in _artifacts(index):
+    for artifact in artifacts_of(index):
         if artifact not in present:
             return f"{where} names {artifact}, which is missing"
-        if prefix + artifact in entry.files and not entry.files[prefix + artifact].size:
+        file = entry.files.get(prefix + artifact)
+        if file is not None and not file.size:
             return f"{where} names {artifact}, which is empty"
+        if file is not None and artifact_is_damaged(entry, prefix + artifact):
+            return f"{where} names {artifact}, which is cut short or damaged"
     return None
 
 
-def _artifacts(value: Any) -> Iterator[str]:
+def artifacts_of(value: Any) -> Iterator[str]:
     """Yield the artifact names anywhere in the index; versions nest them differently."""
     if isinstance(value, str):
         if value.startswith(_ARTIFACT_PREFIX) and "/" not in value:
             yield value
     elif isinstance(value, dict):
         for item in value.values():
-            yield from _artifacts(item)
+            yield from artifacts_of(item)
     elif isinstance(value, (list, tuple)):
         for item in value:
-            yield from _artifacts(item)
+            yield from artifacts_of(item)

@@ -18,15 +18,15 @@ from typing import Any
 from mx_artifacts.bundle.entry import MAX_READ_BYTES, EntryView
 from mx_artifacts.kinds.base import FixupReport
 from mx_artifacts.kinds.files import overwrite
-from mx_artifacts.kinds.vllm_commits import INDEX_FILE, hash_directory_of
+from mx_artifacts.kinds.vllm_commits import INDEX_FILE, artifacts_of, hash_directory_of
 
 
 def relocate_vllm_indexes(staged: Path, root: Path) -> FixupReport:
     """Make vLLM's index files below `staged` right for the same place below `root`.
 
     A path to what is not part of its hash directory stays, and is reported as unverified. A hash
-    directory with an index that vLLM could not read is removed and reported: the engine would not
-    start with it.
+    directory with an index that vLLM could not read, or that names an artifact which is not there,
+    is removed and reported: the engine would not start with it. Not every publisher looks.
     """
     rewritten = 0
     dropped: dict[str, str] = {}
@@ -39,8 +39,15 @@ def relocate_vllm_indexes(staged: Path, root: Path) -> FixupReport:
         try:
             document = ast.literal_eval(text)
         except (ValueError, SyntaxError, MemoryError, RecursionError):
+            document, fault = None, "is damaged: vLLM cannot read it"
+        else:
+            missing = [
+                each for each in artifacts_of(document) if not (index.parent / each).exists()
+            ]
+            fault = f"names {missing[0]}, which is missing" if missing else ""
+        if fault:
             shutil.rmtree(staged / tree)
-            dropped[tree] = f"{_inside(index, staged / tree)} is damaged: vLLM cannot read it"
+            dropped[tree] = f"{_inside(index, staged / tree)} {fault}"
             continue
         changes = dict(_changes(document, index, staged, tree, root))
         lost = min((old for old, new in changes.items() if not new), default="")
@@ -63,6 +70,19 @@ def path_elsewhere(entry: EntryView, root: Path) -> str:
             for old, new in _changes(document, root / path, root, entry.path, root):
                 if old != new:
                     return old
+    return ""
+
+
+def lacking_index(entry: EntryView, fetched: Path | None) -> str:
+    """Return an index that the fetched tree of `entry` has and the standing one has not, or "".
+
+    vLLM names a directory, and describes it, before it compiles; it may have got no further.
+    """
+    if fetched is not None:
+        for index in sorted((fetched / entry.path).rglob(INDEX_FILE)):
+            path = index.relative_to(fetched).as_posix()
+            if path not in entry.files:
+                return path[len(entry.path) + 1 :]
     return ""
 
 

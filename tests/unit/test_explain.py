@@ -157,15 +157,22 @@ def test_factors_that_differ(tmp_path: Path) -> None:
     assert "environment variable" in advice_for_factor("env.VLLM_HOST_IP")
 
 
+def test_the_files_of_one_caches_ranks_are_one(tmp_path: Path) -> None:
+    for rank in range(8):
+        write(tmp_path / f"0a1b2c3d4e/rank_{rank}_0/backbone/cache_key_factors.json", FACTORS)
+    other = write(tmp_path / "other.json", {**FACTORS, "code_hash": "c2"})
+    assert compare_factor_files(tmp_path, other) == {"code_hash": ("c1", "c2")}
+
+
 def test_factors_that_cannot_be_compared(tmp_path: Path) -> None:
     file = write(tmp_path / "f.json", FACTORS)
     for name in ("a", "b"):
-        write(tmp_path / "two" / name / "cache_key_factors.json", FACTORS)
+        write(tmp_path / "two" / name / "cache_key_factors.json", {**FACTORS, "code_hash": name})
     empty = tmp_path / "empty"
     empty.mkdir()
-    with pytest.raises(ConfigurationError, match=r"holds 2 files .*a/cache_key_factors"):
+    with pytest.raises(ConfigurationError, match=r"holds 2 unlike files .*a/cache_key_factors"):
         compare_factor_files(file, tmp_path / "two")
-    with pytest.raises(ConfigurationError, match="holds 0 files"):
+    with pytest.raises(ConfigurationError, match="holds no file"):
         compare_factor_files(file, empty)
     with pytest.raises(ConfigurationError, match="no JSON object"):
         compare_factor_files(file, write(tmp_path / "list.json", [1]))

@@ -26,7 +26,7 @@ def make(staged: Path, index: Any, text: str | None = None) -> Path:
     """Write a hash directory with `index`, as vLLM pretty-prints it; return the index file."""
     file = staged / INDEX
     file.parent.mkdir(parents=True)
-    (file.parent / ARTIFACT).write_bytes(b"code")
+    (file.parent / ARTIFACT).write_bytes(b"code of another form")
     inner = staged / TREE / "rank_0_0/inductor_cache/ab/cab.py"
     inner.parent.mkdir(parents=True)
     inner.write_bytes(b"wrapper")
@@ -94,3 +94,14 @@ def test_a_tree_that_stands_with_paths_of_another_root_is_in_doubt(tmp_path: Pat
     assert f"names {OLD}" in verdict.doubt
     relocate_vllm_indexes(tmp_path, tmp_path)
     assert judge(tmp_path, TREE, None).doubt == ""
+
+
+def test_an_index_that_names_what_is_not_there_costs_its_tree(tmp_path: Path) -> None:
+    """The reference's publishers do not look, and vLLM does not start with it."""
+    file = make(tmp_path, {KEY: (ARTIFACT, f"{OLD}/{TREE}/rank_0_0/backbone/{ARTIFACT}")})
+    (file.parent / ARTIFACT).unlink()
+    report = relocate_vllm_indexes(tmp_path, ROOT)
+    assert report.dropped == {
+        TREE: f"rank_0_0/backbone/vllm_compile_cache.py names {ARTIFACT}, which is missing"
+    }
+    assert not (tmp_path / TREE).exists()
