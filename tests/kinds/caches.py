@@ -43,6 +43,8 @@ class Cache:
     small: bool = False
 
 
+H100 = {"gpu_arch": "sm90a", "gpu_name": "NVIDIA H100 80GB HBM3", "gpu_sm_count": "132"}
+
 CACHES = (
     Cache(
         name="triton",
@@ -66,6 +68,34 @@ CACHES = (
         stated={"gpu_arch": "none", "gpu_name": "none", "gpu_sm_count": "none"},
         needs=("g++",),
         small=True,
+    ),
+    Cache(
+        name="tilelang",
+        kind="tilelang",
+        environment="tilelang",
+        program="gen_tilelang.py",
+        variables=lambda place: {"TILELANG_CACHE_DIR": str(place), "ARCH": "sm_90a"},
+        stated={"gpu_arch": "sm90a"},
+        needs=("nvcc", "g++"),
+    ),
+    Cache(
+        name="deep_gemm/deepjit",
+        kind="deep_gemm",
+        environment="cuda",
+        program="gen_deepgemm.py",
+        variables=lambda place: {"DG_JIT_CACHE_DIR": str(place)},
+        stated=H100,
+        needs=("nvcc", "g++"),
+    ),
+    Cache(
+        name="deep_gemm/2.x",
+        kind="deep_gemm",
+        environment="cuda",
+        program="gen_deepgemm_2.py",
+        variables=lambda place: {"DG_JIT_CACHE_DIR": str(place)},
+        stated=H100,
+        needs=("nvcc",),
+        synthetic="2.x does not start without a GPU: its rules, played by a program of ours",
     ),
     Cache(
         name="tvm_ffi",
