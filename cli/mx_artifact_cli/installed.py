@@ -32,6 +32,8 @@ def show_roots(output: Output, report: InstallReport) -> None:
             f"  {root.root}: {count_of(len(root.installed), 'entry', 'entries')} installed, "
             f"{len(root.kept)} kept{_kept_parts(root)}, {len(root.dropped)} dropped"
         )
+        for entry, reason in root.repaired.items():
+            output.line(f"    replaced {entry}, which could not be used: {reason}")
         for entry, reason in root.unusable.items():
             output.line(f"    kept {entry}, but it will not be used: {reason}")
         for entry, reason in root.dropped.items():
@@ -81,6 +83,7 @@ def root_objects(report: InstallReport) -> list[dict[str, Any]]:
             "kept": list(root.kept),
             "same": list(root.same),
             "unusable": dict(root.unusable),
+            "repaired": dict(root.repaired),
             "dropped": dict(root.dropped),
             "unverified": dict(root.unverified),
             "files": root.files,

@@ -322,6 +322,7 @@ class TarredP2PArtifactTransfer:
                         kind.fixups,
                         keep_mtimes=kind.pack.keep_mtimes,
                         judge=standing_judge(kind),
+                        appear_whole=kind.appear_whole,
                     )
                     for root, bundle in self._root_bundles(staged)
                 ],

@@ -34,6 +34,7 @@ class RootInstall:
         fixups: run in order on the staged tree.
         keep_mtimes: whether the engine looks at modification times, as in `PackRules`.
         judge: tells whether an entry that stood there before will be used.
+        appear_whole: whether one at fault yields to the fetched one, as in `CacheKind`.
     """
 
     name: str
@@ -43,6 +44,7 @@ class RootInstall:
     fixups: tuple[Fixup, ...] = ()
     keep_mtimes: bool = False
     judge: StandingJudge = no_judgement
+    appear_whole: bool = False
 
 
 @dataclass(frozen=True)
@@ -53,6 +55,7 @@ class RootReport:
         name: as in `RootInstall`.
         root: the root with links resolved.
         installed: entries that were moved in, replaced ones among them.
+        repaired: those of `installed` that took the place of one at fault, and its fault.
         kept: entries that stood there before and won.
         dropped: entries that were left out, and why.
         files: how many files the installed entries have.
@@ -73,6 +76,7 @@ class RootReport:
     unverified: Mapping[str, str] = field(default_factory=dict)
     same: tuple[str, ...] = ()
     unusable: Mapping[str, str] = field(default_factory=dict)
+    repaired: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

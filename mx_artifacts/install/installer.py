@@ -59,11 +59,12 @@ def install_artifact(
     """Install every root's bundle; on any failure all roots are as they were.
 
     A root that is absent or empty appears whole, at once. Else each entry does: one that stands
-    there already is kept, or with `replace` swapped as a whole. A reader sees the old or the new
-    entry, never a mixture, also when this process is killed; the next install into the root then
-    takes back what was half done. An artifact that is there already changes nothing and gives
-    the receipt of its last install. Of the entries that are kept the report says which are not fit
-    for use as they stand.
+    there already is kept, or with `replace` swapped as a whole. One that a crash left unfit is
+    swapped in any case, where the kind can tell it from work in progress. A reader sees the old or
+    the new entry, never a mixture, also when this process is killed; the next install into the
+    root then takes back what was half done. An artifact that is there already changes nothing and
+    gives the receipt of its last install. Of the entries that are kept the report says which are
+    not fit for use as they stand.
 
     `roots` holds at least one, the primary root first (the receipt is kept with it). Bundles are
     only read. Blocks; any thread. The events `install.*` tell each step: locked, settled, staged,
@@ -129,6 +130,11 @@ class _Target:
     @property
     def kept(self) -> tuple[str, ...]:
         return tuple(sorted({*self.outcome.kept, *self.still_there}))
+
+    @property
+    def repaired(self) -> Mapping[str, str]:
+        repairs = self.staged.repairs if self.staged is not None else {}
+        return {entry: fault for entry, fault in repairs.items() if self._is_installed(entry)}
 
     @property
     def dropped(self) -> Mapping[str, str]:
@@ -276,4 +282,5 @@ def _report(target: _Target) -> RootReport:
         unverified=target.unverified,
         same=tuple(target.told.same),
         unusable=target.told.unusable,
+        repaired=target.repaired,
     )

@@ -55,7 +55,7 @@ def plan_whole(workspace: Workspace, staged: StagedTree) -> Plan | None:
 
 
 def plan_entries(workspace: Workspace, staged: StagedTree, replace: bool) -> Plan:
-    """Plan one rename for each entry that is new, or, with `replace`, for every entry.
+    """Plan one rename for each entry that is new or a repair, or, with `replace`, for every entry.
 
     Raises:
         UnsafePathError: a symbolic link stands on the way to an entry.
@@ -66,7 +66,7 @@ def plan_entries(workspace: Workspace, staged: StagedTree, replace: bool) -> Pla
         found = stands(workspace.root, entry)
         if found is None:
             plan.blocked[entry] = "the root has a file where this entry needs a directory"
-        elif found and not replace:
+        elif found and not replace and entry not in staged.repairs:
             plan.kept.append(entry)
         elif entry in staged.for_comparison:
             plan.blocked[entry] = "it stood there and was removed during the install; install again"

@@ -7,12 +7,14 @@ import stat
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from mx_artifacts.errors import UnsafePathError
+from mx_artifacts.errors import ConfigurationError, UnsafePathError
 from mx_artifacts.install.base import InstallReport, RootReport
 from mx_artifacts.install.history import find_receipts
 from mx_artifacts.install.plan import has_all
 from mx_artifacts.install.receipt import InstalledFile, Receipt, RootReceipt
 from mx_artifacts.install.workspace import JOURNAL_NAME, receipt_directories
+from mx_artifacts.kinds.registry import get_kind
+from mx_artifacts.kinds.signs import matches
 from mx_artifacts.kinds.standing import StandingJudge, no_judgement
 
 
@@ -26,12 +28,12 @@ def find_installed(
     """Return what installing `artifact_id` again would report if that would change nothing.
 
     `roots` maps names to directories, the primary root first. By the artifact's newest receipt,
-    each file that was installed must be there with its size and mtime, each entry that was kept
-    must be there, and nothing may have been dropped, for that may have another end this time.
-    Takes no lock. `judge` looks at kept entries of which the receipt says that they are not fit for
-    use, whether that is still so; `with_mtimes` at all of them, since what is current by
-    modification times ages with what lies around it. None also when an install is under way or
-    died.
+    each file that was installed must be there with its size and mtime (unless that is one which a
+    hit moves), each entry that was kept must be there, and nothing may have been dropped, for that
+    may have another end this time. Takes no lock. `judge` looks at kept entries of which the
+    receipt says that they are not fit for use, whether that is still so; `with_mtimes` at all of
+    them, since what is current by modification times ages with what lies around it. None also when
+    an install is under way or died.
     """
     primary = next(iter(roots.values()))
     found = find_receipts(primary)
@@ -43,6 +45,7 @@ def find_installed(
 
 
 def _is_as_installed(receipt: Receipt, roots: Mapping[str, Path]) -> bool:
+    touched = _touched_on_hit(receipt.artifact.kind)
     try:
         return all(
             root.name in roots
@@ -50,7 +53,7 @@ def _is_as_installed(receipt: Receipt, roots: Mapping[str, Path]) -> bool:
             and not root.dropped
             and not _is_being_changed(Path(root.root))
             and has_all(Path(root.root), _entries(root))
-            and _have_their_status(root.root, (f for e in root.installed for f in e.files))
+            and _have_their_status(root.root, (f for e in root.installed for f in e.files), touched)
             for root in receipt.roots
         )
     except (OSError, UnsafePathError):
@@ -61,12 +64,19 @@ def _is_being_changed(root: Path) -> bool:
     return any((each.parent / JOURNAL_NAME).exists() for each in receipt_directories(root))
 
 
-def _have_their_status(root: str, files: Iterable[InstalledFile]) -> bool:
+def _touched_on_hit(kind: str) -> tuple[str, ...]:
+    try:
+        return get_kind(kind).signs.touched_on_hit
+    except ConfigurationError:  # a caller's own, which is not registered
+        return ()
+
+
+def _have_their_status(root: str, files: Iterable[InstalledFile], touched: tuple[str, ...]) -> bool:
     for file in files:
         found = os.lstat(f"{root}/{file.path}")
-        if not stat.S_ISREG(found.st_mode):
+        if not stat.S_ISREG(found.st_mode) or found.st_size != file.size:
             return False
-        if (found.st_size, found.st_mtime_ns) != (file.size, file.mtime_ns):
+        if found.st_mtime_ns != file.mtime_ns and not matches(file.path, touched):
             return False
     return True
 

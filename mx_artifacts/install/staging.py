@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import stat
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -32,6 +32,7 @@ class StagedTree:
     """A tree that is ready to be moved in; `entries` are in sorted order.
 
     Those `for_comparison` are not: they stand in the root, and are not on the disk for certain.
+    `repairs` has those that take the place of one at fault, and its fault.
     """
 
     directory: Path
@@ -39,6 +40,7 @@ class StagedTree:
     dropped: Mapping[str, str]
     unverified: Mapping[str, str] = field(default_factory=dict)
     for_comparison: frozenset[str] = frozenset()
+    repairs: Mapping[str, str] = field(default_factory=dict)
 
 
 def stage(
@@ -46,7 +48,8 @@ def stage(
 ) -> StagedTree:
     """Unpack and prepare `root.bundle` for `workspace.root`; what can be moved in is on the disk.
 
-    Entries that stand there are staged for comparison only, unless they are to be replaced.
+    Entries that stand there are staged for comparison only, unless they are to be replaced, or are
+    at fault where that means a crash left them (`RootInstall.appear_whole`).
 
     Raises:
         BundleError, UnsafePathError: the bundle, or what it refers to, is not safe.
@@ -65,8 +68,9 @@ def stage(
         unverified.update(report.unverified)
     files, directories = _walk(tree, access)  # again: fix-ups write files of their own
     groups = group_entries(leaves_of(files, directories), root.entry_of)
-    kept = () if replace else (e for e in groups if stands(workspace.root, e))
-    for_comparison = frozenset(kept)
+    standing = [] if replace else [e for e in groups if stands(workspace.root, e)]
+    repairs = _faults(root, workspace.root, tree, standing) if root.appear_whole else {}
+    for_comparison = frozenset(standing) - repairs.keys()
     fleeting = {leaf for entry in for_comparison for leaf in groups[entry]}
     lasting = [d for d in directories if not for_comparison & {d, *ancestors(d)}]
     with ThreadPoolExecutor(_SYNC_THREADS, "mx-install") as pool:
@@ -79,7 +83,13 @@ def stage(
         )
         for entry, leaves in groups.items()
     )
-    return StagedTree(tree, tuple(entries), dropped, unverified, for_comparison)
+    return StagedTree(tree, tuple(entries), dropped, unverified, for_comparison, repairs)
+
+
+def _faults(root: RootInstall, place: Path, tree: Path, entries: Iterable[str]) -> dict[str, str]:
+    """Return which of `entries`, as they stand in `place`, are at fault, and why."""
+    verdicts = ((entry, root.judge(place, entry, tree)) for entry in entries)
+    return {entry: verdict.fault for entry, verdict in verdicts if verdict.fault}
 
 
 def _verify(tree: Path, members: Sequence[BundleMember], access: Access) -> None:

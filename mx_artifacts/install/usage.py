@@ -122,10 +122,12 @@ class _Found:
 
 def _usage(root: RootReceipt, kind: CacheKind, since_ns: int, owners: Collection[str]) -> RootUsage:
     recorded = {file.path: file for entry in root.installed for file in entry.files}
-    ours = {*root.kept, *(entry.entry for entry in root.installed if entry.files)}
     files, litter = _scan(Path(root.root), kind)
-    compiled = [file for file in files if matches(file.path, kind.signs.compiled)]
     there = {file.entry for file in files}
+    # A directory for an engine's unfinished work may be an entry, but nobody reads it.
+    kept = {e for e in root.kept if e in there or not (Path(root.root) / e).is_dir()}
+    ours = {*kept, *(entry.entry for entry in root.installed if entry.files)}
+    compiled = [file for file in files if matches(file.path, kind.signs.compiled)]
     read = {file.entry for file in files if file.status.st_atime_ns > since_ns} & ours
     tracked = keeps_access_times(Path(root.root))
     new = {

@@ -128,6 +128,9 @@ class CacheKind:
             it is not is knowledge, and the value is then `ABSENT`.
         fixups: run in order on each staged root.
         standing: for kinds whose entries depend on where they are, or on what is around them.
+        appear_whole: whether each entry comes into its place by one rename, whole. One that
+            `pack.fault_of` finds fault with is then no work in progress but what a crash left, and
+            an install takes its place.
         runs_code: whether loading the cache executes code from it.
         loads_libraries: whether that code is shared libraries, which a noexec mount refuses.
         signs: how files show that an engine used the cache, or compiled.
@@ -149,6 +152,7 @@ class CacheKind:
     may_be_absent: frozenset[str] = frozenset()
     fixups: tuple[Fixup, ...] = ()
     standing: StandingRule | None = None
+    appear_whole: bool = False
     runs_code: bool = True
     loads_libraries: bool = True
     signs: UseSigns = field(default_factory=UseSigns)

@@ -57,6 +57,7 @@ KIND = CacheKind(
     # nvcc's version is in the key, and in the older generation's the include directory's path.
     strict_parameters=("gpu_name", "gpu_sm_count", "nvcc_version", "deep_gemm_include_dir"),
     may_be_absent=frozenset({"nvcc_version", "deep_gemm_include_dir"}),
+    appear_whole=True,  # by rename; DeepJIT never puts an entry where an uncommitted one stands
     loads_libraries=False,
     # DeepJIT moves the marker's mtime on every hit (docs/cache-facts.md, 8).
     signs=UseSigns(touched_on_hit=(".committed",)),

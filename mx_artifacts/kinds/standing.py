@@ -28,12 +28,18 @@ def _judge(kind: CacheKind, root: Path, entry: str, fetched: Path | None) -> Sta
         return StandingVerdict("there is a file where a directory should be, or the reverse")
     try:
         view = view_standing(str(root), entry, kind.pack)
-        fault = kind.pack.fault_of(view) if view.files else None
+        fault = kind.pack.fault_of(view) if view.files else _lack(entry, fetched)
         if fault is not None:
             return StandingVerdict(fault)
         return kind.standing(view, root, fetched) if kind.standing else StandingVerdict()
     except OSError as error:
         return StandingVerdict(doubt=f"{error.filename or entry}: {error.strerror or error}")
+
+
+def _lack(entry: str, fetched: Path | None) -> str | None:
+    """Refuse an empty directory where the fetched one has files."""
+    below = (fetched / entry).rglob("*") if fetched is not None else ()
+    return "it is empty" if any(path.is_file() for path in below) else None
 
 
 def fetched_differs(entry_path: str, root: Path, fetched: Path | None) -> bool:

@@ -9,16 +9,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from mx_artifacts.bundle.entry import EntryView
 from mx_artifacts.bundle.rules import PackRules
 from mx_artifacts.core.identity import SourceType
-from mx_artifacts.kinds.base import LITTER, CacheKind, RootRule
+from mx_artifacts.kinds.base import LITTER, CacheKind, FixupReport, RootRule
 from mx_artifacts.kinds.commits import binary_fault, empty_fault, names_in, read_json
 from mx_artifacts.kinds.roots import below_home, first_of, from_variable
 
 _SHELVES = frozenset({"kernels", "autotuner", "cuda-binaries"})
+_STAGING = ".staging"
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 
 
@@ -69,6 +71,16 @@ def _content_fault(entry: EntryView, name: str, meta: Mapping[str, Any]) -> str 
     return None if entry.sha256(path) == meta["sha256"] else f"{name} is damaged (SHA-256)"
 
 
+def make_staging_directories(staged: Path, root: Path) -> FixupReport:
+    """Make the directories that TileLang makes when it is imported.
+
+    In a cache that another user owns it may not, and then does not start.
+    """
+    for kernels in staged.glob("*/*/kernels"):
+        (kernels.parent / _STAGING).mkdir(exist_ok=True)
+    return FixupReport()
+
+
 KIND = CacheKind(
     name="tilelang",
     source_type=SourceType.TILELANG_CACHE,
@@ -82,4 +94,6 @@ KIND = CacheKind(
     identity_fields=("backend_framework", "cuda_version", "gpu_arch"),
     extra_parameters=("tilelang_version",),
     strict_parameters=("machine", "libc"),
+    appear_whole=True,
+    fixups=(make_staging_directories,),
 )

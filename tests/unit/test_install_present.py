@@ -42,6 +42,17 @@ def test_it_is_what_another_install_would_report(root: Path, bundle: Path) -> No
     assert find_installed({"": root.with_name("moved")}, ID) is None
 
 
+def test_a_hit_of_its_engine_leaves_it_here(root: Path, tmp_path: Path) -> None:
+    """DeepJIT moves a time on each hit, and nothing is fetched again for that."""
+    origin = ArtifactOrigin(ID, "source-1", "worker-1", "h:1", "deep_gemm")
+    files = {"cache/gemm.00/.committed": b"", "cache/gemm.00/kernel.cubin": b"code"}
+    install(root, make_bundle(tmp_path / "b.tar", files), artifact=origin)
+    os.utime(root / "cache/gemm.00/.committed")
+    assert find_installed({"": root}, ID) is not None
+    os.utime(root / "cache/gemm.00/kernel.cubin")
+    assert find_installed({"": root}, ID) is None
+
+
 def test_another_artifact_of_later_leaves_it_here(root: Path, bundle: Path, tmp_path: Path) -> None:
     install(root, bundle)
     later = ArtifactOrigin("cd" * 32, "source-1", "worker-1", "h:1", "triton")

@@ -23,6 +23,7 @@ from mx_artifacts.kinds.triton_groups import relocate_triton_groups
 from tests.support.install_cases import ORIGIN, contents, fill, picture
 from tests.support.kind_trees import (
     ARTIFACT,
+    DEEP_JIT,
     KEY,
     KIND_TREES,
     MEGA,
@@ -51,7 +52,14 @@ def install(kind: CacheKind, root: Path, bundle: Path, **options: Any) -> Instal
     fixups = options.pop("fixups", [f for f in kind.fixups if f is relocate_triton_groups])
     judge = options.pop("judge", standing_judge(kind))
     part = RootInstall(
-        "", root, bundle, kind.pack.entry_of, tuple(fixups), kind.pack.keep_mtimes, judge=judge
+        "",
+        root,
+        bundle,
+        kind.pack.entry_of,
+        tuple(fixups),
+        kind.pack.keep_mtimes,
+        judge=judge,
+        appear_whole=kind.appear_whole,
     )
     return install_artifact([part], artifact=ORIGIN, lock_timeout_seconds=1.0, **options)
 
@@ -78,8 +86,13 @@ def test_what_would_not_be_shipped_is_not_called_usable(name: str, tmp_path: Pat
     root = made_here(kind, tmp_path / "root")
     damage(root / path)
     before = picture(root)
-    report = into(kind, root, fetched(kind, tmp_path))
-    assert dict(report.unusable) == {entry: reason}
+    bundle = fetched(kind, tmp_path)
+    if kind.appear_whole:
+        assert_repaired(into(kind, root, bundle), entry, reason)
+        assert contents(root).keys() >= expected_entries(kind).keys()
+        return
+    report = into(kind, root, bundle)
+    assert (dict(report.unusable), dict(report.repaired)) == ({entry: reason}, {})
     assert set(report.kept) == set(expected_entries(kind).values())
     assert not report.installed
     assert picture(root) == before
@@ -87,6 +100,37 @@ def test_what_would_not_be_shipped_is_not_called_usable(name: str, tmp_path: Pat
     replaced = into(kind, root, tmp_path / "artifact.tar", replace=True)
     assert (dict(replaced.unusable), replaced.kept) == ({}, ())
     assert contents(root).keys() >= expected_entries(kind).keys()
+
+
+def assert_repaired(report: RootReport, entry: str, reason: str) -> None:
+    """Check that the fetched entry took the place of one that nothing else would have mended."""
+    assert (report.installed, dict(report.repaired)) == ((entry,), {entry: reason})
+    assert (dict(report.unusable), len(report.same)) == ({}, len(report.kept))
+
+
+@pytest.mark.parametrize("litter", ["", "tmp.1/kernel.cu"])
+def test_an_entry_that_a_crash_left_empty(litter: str, tmp_path: Path) -> None:
+    """DeepGEMM 2.x dies of one, and DeepJIT compiles it again at every start."""
+    kind = get_kind("deep_gemm")
+    root = made_here(kind, tmp_path / "root")
+    for path in (root / DEEP_JIT).iterdir():
+        path.unlink()
+    if litter:
+        fill(root / DEEP_JIT, {litter: b""})
+    bundle = fetched(kind, tmp_path)
+    assert_repaired(into(kind, root, bundle), DEEP_JIT, "it is empty")
+    assert (root / DEEP_JIT / ".committed").exists()
+    assert not into(kind, root, bundle).installed
+
+
+def test_an_entry_at_fault_that_is_work_in_progress_is_left_alone(tmp_path: Path) -> None:
+    kind = get_kind("tvm_ffi")
+    root = made_here(kind, tmp_path / "root")
+    library = root / "add_0123456789abcdef/add.so"
+    library.unlink()
+    report = into(kind, root, fetched(kind, tmp_path))
+    assert (report.installed, dict(report.repaired)) == ((), {})
+    assert not library.exists()
 
 
 @pytest.mark.parametrize("kind", all_kinds(), ids=lambda kind: kind.name)
