@@ -1,7 +1,8 @@
 """DeepGEMM's kernels, both generations: `<root>/cache/<name>.<hash>/{kernel.cu, kernel.cubin, …}`.
 
 The newer one (DeepJIT) commits an entry by its `.committed` file; DG_JIT_CACHE_DIR may then list
-read-only directories behind the one that it writes to. Loading runs GPU code only.
+read-only directories behind the one that it writes to, and what stands in any of them is hit. The
+root is the first, unless --root names another. Loading runs GPU code only.
 """
 
 from __future__ import annotations

@@ -96,9 +96,10 @@ def command(
 
     Discovers a source whose identity equals this node's, transfers, verifies and installs. A
     reader of the cache sees the old state or the new, never a mixture. Entries that the roots
-    already hold win, unless --replace; of those that the engine will not use as they stand, each is
-    named with the reason. The exit code is 3 where several kinds are named and some fail, and where
-    nothing of a fetched cache will be used.
+    already hold win, unless --replace; what a crash left of one yields, where that can be told. Of
+    those that are kept and that the engine will not use as they stand, each is named with the
+    reason. The exit code is 3 where several kinds are named and some fail, and where nothing of a
+    fetched cache will be used.
 
     With --group, a kind is installed on all of the group's nodes or on none, and all end with the
     same code: 0, 17, or 18 where that is not known.
