@@ -18,7 +18,7 @@ SETUP := $(PYTHON) tools/setup_env.py
 # Which real caches `make test-kinds` moves: names in tests/kinds/caches.py, by commas.
 CACHES ?= all
 
-.PHONY: help demo test test-kinds interop check proto docs clean python interop-if-possible
+.PHONY: help demo test test-kinds test-vllm interop check proto docs clean python interop-if-possible
 
 help:  ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
@@ -36,6 +36,9 @@ test-kinds: $(DEV_READY)  ## Move all real caches in every way (docs/kinds.md); 
 			cat .venvs/kinds-$$name.log >&2; done
 	$(BIN)/python -m pytest tests/kinds --kinds $(CACHES)
 	@$(BIN)/python tools/kinds_page.py
+
+test-vllm:  ## Move vLLM's compile caches in every way, against vLLM's own loader
+	@$(MAKE) --no-print-directory test-kinds CACHES=vllm
 
 interop: $(DEV_READY) $(INTEROP_READY)  ## Run only the tests against the reference package
 	$(BIN)/python -m pytest -m interop

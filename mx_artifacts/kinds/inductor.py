@@ -3,7 +3,8 @@
 Whoever sets VLLM_CACHE_ROOT runs vLLM, and vLLM keeps its compile cache below it; it sets
 TORCHINDUCTOR_CACHE_DIR itself, in its own process, to a directory below that root. So
 VLLM_CACHE_ROOT wins over TORCHINDUCTOR_CACHE_DIR, also where we run inside the engine. Where vLLM
-runs with neither set, state the root; engine presets are a matter of their own.
+is installed, its default for VLLM_CACHE_ROOT wins over Inductor's own default, and over a
+TORCHINDUCTOR_CACHE_DIR that lies below it.
 
 Loading executes code: pickles, Python wrappers, shared libraries.
 """
@@ -20,9 +21,12 @@ from mx_artifacts.bundle.rules import PackRules
 from mx_artifacts.core.identity import SourceType
 from mx_artifacts.kinds.base import LITTER, CacheKind, Environment, RootRule, StandingVerdict
 from mx_artifacts.kinds.inductor_commits import fault_of
+from mx_artifacts.kinds.installed import is_installed
 from mx_artifacts.kinds.roots import (
     VLLM_CACHE_ROOT,
+    Location,
     below_temporary,
+    below_user_cache,
     first_of,
     from_variable,
     user_name,
@@ -39,6 +43,16 @@ def _default_directory(env: Environment) -> Sequence[str]:
     # then the user id, which is what a container under a random user id gets.
     name = user_name(env, ("LOGNAME", "USER", "LNAME", "USERNAME")) or f"uid_{os.getuid()}"
     return ("torchinductor_" + re.sub(r'[\\/:*?"<>|]', "_", name),)
+
+
+def _of_installed_vllm(env: Environment) -> Location | None:
+    if not is_installed("vllm"):
+        return None
+    found = below_user_cache("vllm", "torch_compile_cache")(env)
+    stated = env.get("TORCHINDUCTOR_CACHE_DIR")
+    if found is None or (stated and not Path(stated).is_relative_to(found[0])):
+        return None
+    return found[0], f"{found[1]}, as vLLM is installed"
 
 
 def entry_of(path: str) -> str:
@@ -82,6 +96,7 @@ KIND = CacheKind(
             "",
             first_of(
                 from_variable(VLLM_CACHE_ROOT, "torch_compile_cache"),
+                _of_installed_vllm,
                 from_variable("TORCHINDUCTOR_CACHE_DIR"),
                 below_temporary(_default_directory),
             ),

@@ -45,6 +45,17 @@ def distribution_version(name: str) -> str:
     return version
 
 
+def is_installed(distribution: str) -> bool:
+    """Tell whether a distribution is installed, also where its metadata is damaged."""
+    try:
+        distribution_version(distribution)
+    except ComponentAbsent:
+        return False
+    except CannotProbe:
+        return True
+    return True
+
+
 def package_directory(module: str) -> Path:
     """Return the directory of a top-level package, without importing it."""
     try:

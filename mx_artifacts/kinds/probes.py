@@ -18,6 +18,7 @@ from mx_artifacts.kinds.installed import (
     ComponentAbsent,
     deep_gemm_key,
     distribution_version,
+    is_installed,
     reference_deep_gemm_key,
     run_for_json,
     torch_build,
@@ -36,18 +37,8 @@ NAME_OF_FRAMEWORK = {
 _DISTRIBUTION_OF_FRAMEWORK = {"vllm": "vllm", "sglang": "sglang", "trt_llm": "tensorrt-llm"}
 
 
-def _is_installed(distribution: str) -> bool:
-    try:
-        distribution_version(distribution)
-    except ComponentAbsent:
-        return False
-    except CannotProbe:
-        return True
-    return True
-
-
 def _backend_framework(context: ProbeContext) -> Fact:
-    found = [name for name, dist in _DISTRIBUTION_OF_FRAMEWORK.items() if _is_installed(dist)]
+    found = [name for name, dist in _DISTRIBUTION_OF_FRAMEWORK.items() if is_installed(dist)]
     if len(found) > 1:
         raise CannotProbe(f"{' and '.join(found)} are both installed")
     if not found:

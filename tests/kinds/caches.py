@@ -10,6 +10,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from tests.support.nodes import REPOSITORY
+
 
 @dataclass(frozen=True)
 class Cache:
@@ -44,6 +46,31 @@ class Cache:
 
 
 H100 = {"gpu_arch": "sm90a", "gpu_name": "NVIDIA H100 80GB HBM3", "gpu_sm_count": "132"}
+
+
+def _vllm(place: Path, **layout: str) -> dict[str, str]:
+    return {
+        "VLLM_CACHE_ROOT": str(place),
+        # As for "inductor" below.
+        "TORCHINDUCTOR_CPP_CACHE_PRECOMPILE_HEADERS": "0",
+        "LIBCUDA_STUB": str(REPOSITORY / ".venvs" / "kinds-vllm" / "libcuda"),
+        **layout,
+    }
+
+
+def _vllm_cache(name: str, variables: Callable[[Path], Mapping[str, str]]) -> Cache:
+    return Cache(
+        name=f"vllm/{name}",
+        kind="inductor",
+        environment="vllm",
+        program="gen_vllm.py",
+        variables=variables,
+        root=lambda place: place / "torch_compile_cache",
+        stated={"gpu_arch": "none", "gpu_name": "none", "gpu_sm_count": "none"},
+        needs=("g++", "gcc"),
+        synthetic="toy models on the CPU, so C++ instead of Triton; layout and loader are vLLM's",
+    )
+
 
 CACHES = (
     Cache(
@@ -106,5 +133,17 @@ CACHES = (
         stated={"gpu_arch": "none"},
         needs=("c++",),
         small=True,
+    ),
+    _vllm_cache("mega", _vllm),
+    _vllm_cache("nonmega", lambda place: _vllm(place, VLLM_USE_MEGA_AOT_ARTIFACT="0")),
+    _vllm_cache(
+        "classic",
+        lambda place: _vllm(
+            place,
+            VLLM_USE_AOT_COMPILE="0",
+            # Here vLLM leaves Inductor's own directory in TMPDIR, and kernels for the CPU are in no
+            # artifact. Below vLLM's root they are published with it.
+            TORCHINDUCTOR_CACHE_DIR=str(place / "torch_compile_cache" / "inductor"),
+        ),
     ),
 )

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from mx_artifacts.kinds import identity as identity_module
-from mx_artifacts.kinds import probes, toolchain
+from mx_artifacts.kinds import installed, probes, toolchain
 from mx_artifacts.kinds.installed import CannotProbe, ComponentAbsent, TorchBuild, TritonBuild
 
 NVCC_TEXT = """nvcc: NVIDIA (R) Cuda compiler driver
@@ -76,7 +76,8 @@ def made_up_node(monkeypatch: pytest.MonkeyPatch) -> Iterator[Node]:
     node = Node()
     monkeypatch.setattr(probes, "torch_build", lambda: node.torch)
     monkeypatch.setattr(identity_module, "torch_build", lambda: node.torch)
-    monkeypatch.setattr(probes, "distribution_version", node.version)
+    for module in (installed, probes):
+        monkeypatch.setattr(module, "distribution_version", node.version)
     monkeypatch.setattr(probes, "run_for_json", node.device)
     monkeypatch.setattr(probes, "triton_build", node.triton_build)
     monkeypatch.setattr(probes, "deep_gemm_key", lambda: "0123456789abcdef")

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from mx_artifacts.errors import ConfigurationError
-from mx_artifacts.kinds import roots
+from mx_artifacts.kinds import inductor, roots
 from mx_artifacts.kinds.registry import get_kind
 
 # Each line adds what wins over the lines above it: (variable and value, root, what decided).
@@ -106,6 +106,21 @@ def test_paths_are_absolute_and_normal(tmp_path, monkeypatch):
     assert locate("inductor", {"HOME": "/h", "VLLM_CACHE_ROOT": "~/v"})[0] == (
         "/h/v/torch_compile_cache"
     )
+
+
+def test_where_vllm_is_installed_its_default_wins_over_inductors(monkeypatch):
+    monkeypatch.setattr(inductor, "is_installed", lambda name: name == "vllm")
+    default, why = "/h/.cache/vllm/torch_compile_cache", "as vLLM is installed"
+    env = {"HOME": "/h", "USER": "me"}
+    found = default, f"default ~/.cache/vllm/torch_compile_cache, {why}"
+    assert locate("inductor", env) == found
+    # As vLLM sets it in its own process.
+    inside = {"TORCHINDUCTOR_CACHE_DIR": f"{default}/torch_aot_compile/5f2c/inductor_cache"}
+    assert locate("inductor", env | inside) == found
+    assert locate("inductor", env | {"TORCHINDUCTOR_CACHE_DIR": "/ic"})[0] == "/ic"
+    env["XDG_CACHE_HOME"] = "/x"
+    assert locate("inductor", env) == ("/x/vllm/torch_compile_cache", f"XDG_CACHE_HOME, {why}")
+    assert locate("inductor", env | {"VLLM_CACHE_ROOT": "/v"})[1] == "VLLM_CACHE_ROOT"
 
 
 def test_temporary_directory_is_that_of_tempfile(tmp_path):

@@ -198,7 +198,19 @@ def _when_ready(
             settle_seconds=serving["settle"],
             timeout_seconds=timeout_seconds,
         )
-    return select_present(kind_names, stated_roots, environment)
+    present = select_present(kind_names, stated_roots, environment)
+    for each in select_kinds(kind_names, stated_roots):
+        if each not in present:
+            output.note(f"{each.kind.name}: nothing to publish in {_looked_at(each)}")
+    return present
+
+
+def _looked_at(selected: Selected) -> str:
+    """Say where the primary root is and what decided so, such as an engine's variable."""
+    primary = selected.kind.roots[0]
+    stated = selected.stated_roots.get(primary.name)
+    path, decided_by = (stated, "--root") if stated else primary.locate(settings.environment())
+    return f"{path} ({decided_by})"
 
 
 def _settings(context: click.Context, serving: Mapping[str, Any]) -> PublisherSettings:
