@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import stat
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -63,6 +63,7 @@ def stage(
         report = fixup(tree, workspace.root)
         dropped.update(report.dropped)
         unverified.update(report.unverified)
+    _remove_emptied(tree, dropped)
     files, directories = _walk(tree, access)  # again: fix-ups write files of their own
     groups = group_entries(leaves_of(files, directories), root.entry_of)
     kept = () if replace else (e for e in groups if stands(workspace.root, e))
@@ -80,6 +81,16 @@ def stage(
         for entry, leaves in groups.items()
     )
     return StagedTree(tree, tuple(entries), dropped, unverified, for_comparison)
+
+
+def _remove_emptied(tree: Path, dropped: Iterable[str]) -> None:
+    """Remove directories in which fix-ups left nothing: an empty one must replace no full one."""
+    for path in dropped:
+        for above in reversed(ancestors(path)):
+            try:
+                (tree / above).rmdir()
+            except OSError:
+                break  # something is in it, or it is gone
 
 
 def _verify(tree: Path, members: Sequence[BundleMember], access: Access) -> None:
