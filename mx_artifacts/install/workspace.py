@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from mx_artifacts.errors import UnsafePathError, UnusablePlaceError
-from mx_artifacts.install.access import DIRECTORY_MODE
+from mx_artifacts.install.access import DIRECTORY_MODE, Access
 from mx_artifacts.install.files import remove_tree
 from mx_artifacts.install.mounts import mount_table
 from mx_artifacts.install.place import check_place, name_max_bytes
@@ -129,7 +129,7 @@ def open_workspace(root: Path) -> Workspace:
     resolved = Path(os.path.realpath(root))  # the root may be a link; nothing below it may
     exists = os.path.lexists(resolved)
     if not exists:
-        resolved.parent.mkdir(parents=True, exist_ok=True)
+        _make_parents(resolved.parent)
     sibling = resolved.with_name(f"{PREFIX}.{resolved.name}")
     if exists and (is_mount_point(resolved) or not _is_usable(sibling, resolved)):
         workspace = Workspace(resolved, resolved / PREFIX)
@@ -137,6 +137,21 @@ def open_workspace(root: Path) -> Workspace:
         workspace = Workspace(resolved, sibling)
     workspace.make_directories()
     return workspace
+
+
+def _make_parents(directory: Path) -> None:
+    """Make what is missing of `directory` for those who use what is above: the engine's user too.
+
+    An engine may have files of its own in it, beside the cache, and not start without them.
+    """
+    missing = [path for path in (directory, *directory.parents) if not path.exists()]
+    if not missing:
+        return
+    access = Access.of(missing[-1])
+    for path in reversed(missing):
+        with suppress(FileExistsError):  # somebody else's then
+            path.mkdir(DIRECTORY_MODE)
+            access.apply(path, path.stat())
 
 
 def receipt_directories(root: Path) -> list[Path]:

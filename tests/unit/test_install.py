@@ -82,6 +82,22 @@ def test_installer_run_as_root_leaves_a_cache_that_its_owner_can_extend(
         assert path.stat().st_mode & stat.S_IWGRP
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
+def test_directories_made_above_the_root_are_for_who_owns_what_is_above(
+    tmp_path: Path, bundle: Path
+) -> None:
+    volume = tmp_path / "volume"
+    volume.mkdir()
+    volume.chmod(0o775)
+    os.chown(volume, 4242, 4343)
+    root = volume / ".cache" / "engine" / "cache"
+    install(root, bundle)
+    # FlashInfer keeps a log beside its modules, and does not start where it cannot.
+    for path in (*root.parents[:2], root, root / "k1"):
+        assert (path.stat().st_uid, path.stat().st_gid) == (4242, 4343)
+        assert path.stat().st_mode & stat.S_IWGRP
+
+
 @pytest.mark.parametrize(
     ("mode", "wanted"), [(0o4777, 0o755), (0o600, 0o644), (0o000, 0o644), (0o555, 0o755)]
 )
