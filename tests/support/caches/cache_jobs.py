@@ -1,47 +1,42 @@
-"""What programs of this directory share: jobs chosen by the command line, and the line about them.
+"""Jobs that tell what they compiled, for the programs whose compilers say it job by job.
 
-A job returns "" when it hit, else what it compiled.
+A job returns "" when it hit, else what was compiled.
 """
 
 from __future__ import annotations
 
-import json
 import subprocess
-import sys
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
+
+from contract import chosen_jobs, report
 
 Job = Callable[[], str]
 
 
-def run_jobs(normal: Mapping[str, Job], *, some: Collection[str], more: Mapping[str, Job]) -> None:
-    """Run the jobs that the arguments ask for; print one JSON object about them."""
-    chosen = dict(normal)
-    if "--some" in sys.argv[1:]:
-        chosen = {name: normal[name] for name in some}
-    elif "--more" in sys.argv[1:]:
-        chosen = dict(more)
+def run_jobs(normal: Mapping[str, Job], more: Mapping[str, Job]) -> None:
+    """Run the jobs that the command line asks for, and report on them."""
+    jobs = {**normal, **more}
+    names = chosen_jobs(list(normal), list(more))
     compiled: dict[str, str] = {}
     errors: list[str] = []
     began = time.monotonic()
-    for name, job in chosen.items():
+    for name in names:
         try:
-            what = job()
+            what = jobs[name]()
         except Exception as error:
             errors.append(f"{name}: {error!r}"[-1000:])
         else:
             if what:
                 compiled[name] = what
-    seconds = time.monotonic() - began
-    answer = {
-        "jobs": len(chosen),
-        "hits": len(chosen) - len(compiled) - len(errors),
-        "recompiled": len(compiled),
-        "errors": errors,
-        "seconds": round(seconds, 2),
-        "compiled": compiled,
-    }
-    print(json.dumps(answer))
+    report(
+        jobs=len(names),
+        hits=len(names) - len(compiled) - len(errors),
+        recompiled=len(compiled),
+        errors=errors,
+        seconds=time.monotonic() - began,
+        compiled=compiled,
+    )
 
 
 class NinjaListener:
@@ -66,7 +61,7 @@ class NinjaListener:
         if command[0] != "ninja":
             return self._real_run(command, *args[1:], **kwargs)
         explained = [command[0], "-d", "explain", *command[1:]]
-        # Together, and kept, where its engine would have it shown.
+        # Where its engine would have ninja print for itself, we listen.
         for stream in ("stdout", "stderr"):
             if kwargs.get(stream) is None and not kwargs.get("capture_output"):
                 kwargs[stream] = subprocess.PIPE

@@ -7,16 +7,13 @@ which ninja says that there is no work to do.
 
 from __future__ import annotations
 
-import os
-import sys
-
 from cache_jobs import Job, NinjaListener, run_jobs
 from libcuda_stub import load_libcuda
 
-os.environ["PATH"] = f"{os.path.dirname(sys.executable)}{os.pathsep}{os.environ['PATH']}"
 load_libcuda()
 
 from flashinfer.jit.activation import gen_act_and_mul_module  # noqa: E402
+from flashinfer.jit.norm import gen_norm_module  # noqa: E402
 from flashinfer.jit.page import gen_page_module  # noqa: E402
 
 ninja = NinjaListener()
@@ -30,10 +27,15 @@ def module(generate, *args) -> Job:
     return job
 
 
+def activation(name: str) -> Job:
+    return module(gen_act_and_mul_module, name)
+
+
 run_jobs(
-    {"silu_and_mul": module(gen_act_and_mul_module, "silu"), "page": module(gen_page_module)},
-    some=["silu_and_mul"],
-    more={
-        f"{name}_and_mul": module(gen_act_and_mul_module, name) for name in ("gelu", "gelu_tanh")
+    {"silu_and_mul": activation("silu"), "page": module(gen_page_module)},
+    {
+        "gelu_and_mul": activation("gelu"),
+        "gelu_tanh_and_mul": activation("gelu_tanh"),
+        "norm": module(gen_norm_module),
     },
 )

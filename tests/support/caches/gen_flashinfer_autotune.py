@@ -1,19 +1,21 @@
 """Write or load FlashInfer's autotune files, at the places that vLLM gives them.
 
-VLLM_CACHE_ROOT has the root's parent; FLASHINFER_WORKSPACE_BASE and FLASHINFER_CUDA_ARCH_LIST must
-be set too. The real AutoTuner writes and loads the files; what it would measure on a GPU is made
-up. A hit is a file that its load_configs takes, with every entry.
+VLLM_CACHE_ROOT has the root's parent. The real AutoTuner writes and loads the files; what it would
+measure on a GPU is made up. A hit is a file that its load_configs takes, with every entry. Beside
+them is one CuTe kernel, as gen_flashinfer_cutedsl.py makes it, for FlashInfer's primary root.
 """
 
 from __future__ import annotations
 
 import os
+import time
 from hashlib import sha256
 from pathlib import Path
 
 import flashinfer
 from cache_jobs import Job, run_jobs
 from flashinfer.autotuner import AutoTuner
+from flashinfer_kernels import kernel  # the stand-in of the driver comes with it
 
 OPERATIONS = {"trtllm::fused_moe::gemm1": 24, "fp4_gemm": 40, "mxfp8_gemm": 16}
 TUNED = {
@@ -21,6 +23,8 @@ TUNED = {
     for name, count in OPERATIONS.items()
     for number in range(count)
 }
+TUNING_SECONDS = 0.1
+"""A real one takes minutes."""
 ROOT = Path(os.environ["VLLM_CACHE_ROOT"]) / "flashinfer_autotune_cache"
 
 
@@ -37,6 +41,7 @@ def file_of(rank: int, engine: str = "engine") -> Job:
                 return ""
             what = f"{path.name} was not taken"
             tuner._file_configs.clear()
+        time.sleep(TUNING_SECONDS)
         tuner._file_configs.update(TUNED)
         path.parent.mkdir(parents=True, exist_ok=True)
         tuner.save_configs(str(path))
@@ -46,7 +51,6 @@ def file_of(rank: int, engine: str = "engine") -> Job:
 
 
 run_jobs(
-    {f"rank{rank}": file_of(rank) for rank in range(2)},
-    some=["rank0"],
-    more={f"other{number}": file_of(0, f"other{number}") for number in range(200)},
+    {"rank0": file_of(0), "rank1": file_of(1), "kernel": kernel(2)},
+    {f"engine{number}": file_of(0, f"engine{number}") for number in range(300)},
 )

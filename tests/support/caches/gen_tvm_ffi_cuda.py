@@ -6,11 +6,6 @@ module for which ninja says that there is no work to do.
 
 from __future__ import annotations
 
-import os
-import sys
-
-os.environ["PATH"] = f"{os.path.dirname(sys.executable)}{os.pathsep}{os.environ['PATH']}"
-
 import tvm_ffi.cpp
 from cache_jobs import Job, NinjaListener, run_jobs
 
@@ -35,8 +30,8 @@ def module(factor: int) -> Job:
     return job
 
 
-run_jobs(
-    {f"scale{factor}": module(factor) for factor in (2, 3)},
-    some=["scale2"],
-    more={f"scale{factor}": module(factor) for factor in range(4, 10)},
-)
+def modules(factors: range) -> dict[str, Job]:
+    return {f"scale{factor}": module(factor) for factor in factors}
+
+
+run_jobs(modules(range(2, 4)), modules(range(4, 14)))
