@@ -137,7 +137,7 @@ def _has_entries(root: Path) -> bool:
 
 
 def identify(
-    kind: CacheKind,
+    selected: Selected,
     model: str,
     stated: Mapping[str, str],
     framework: str | None,
@@ -146,14 +146,14 @@ def identify(
     device: int = 0,
     profile: str = "strict",
 ) -> ProbedIdentity:
-    """Return the kind's identity on this node, what the user states before what is found.
+    """Return a kind's identity on this node, what the user states before what is found.
 
     Raises:
         ConfigurationError: a field cannot be determined, or two options disagree.
     """
     from mx_artifacts.kinds.identity import Profile, probe_identity
 
-    overrides = _stated_for(kind, stated)
+    overrides = _stated_for(selected.kind, stated)
     for flag, name, value in (
         ("--framework", "backend_framework", framework),
         ("--arch", "gpu_arch", arch),
@@ -161,12 +161,13 @@ def identify(
         if value is not None and overrides.setdefault(name, value) != value:
             raise ConfigurationError(f"{flag} and --identity {name}=… disagree")
     return probe_identity(
-        kind,
+        selected.kind,
         model_name=model,
         overrides=overrides,
         env=settings.environment(),
         device_index=device,
         profile=Profile(profile),
+        stated_roots=selected.stated_roots,
     )
 
 

@@ -318,7 +318,7 @@ class TarredP2PArtifactTransfer:
                         root.name,
                         root.target_root,
                         bundle,
-                        kind.pack.entry_of,
+                        kind.install_entry_of,
                         kind.fixups,
                         keep_mtimes=kind.pack.keep_mtimes,
                         judge=standing_judge(kind),

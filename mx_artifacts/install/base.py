@@ -30,7 +30,7 @@ class RootInstall:
         name: "" for the kind's primary root, else the root's name.
         root: where the engine looks; need not exist. It may itself be a symbolic link.
         bundle: a tar whose bytes the caller has verified; never changed.
-        entry_of: maps a relative path to its entry, as in `PackRules`.
+        entry_of: maps a relative path to its entry, as `CacheKind.install_entry_of`.
         fixups: run in order on the staged tree.
         keep_mtimes: whether the engine looks at modification times, as in `PackRules`.
         judge: tells whether an entry that stood there before will be used.

@@ -66,6 +66,7 @@ def stage(
         report = fixup(tree, workspace.root)
         dropped.update(report.dropped)
         unverified.update(report.unverified)
+    _remove_emptied(tree, dropped)
     files, directories = _walk(tree, access)  # again: fix-ups write files of their own
     groups = group_entries(leaves_of(files, directories), root.entry_of)
     standing = [] if replace else [e for e in groups if stands(workspace.root, e)]
@@ -90,6 +91,16 @@ def _faults(root: RootInstall, place: Path, tree: Path, entries: Iterable[str]) 
     """Return which of `entries`, as they stand in `place`, are at fault, and why."""
     verdicts = ((entry, root.judge(place, entry, tree)) for entry in entries)
     return {entry: verdict.fault for entry, verdict in verdicts if verdict.fault}
+
+
+def _remove_emptied(tree: Path, dropped: Iterable[str]) -> None:
+    """Remove directories in which fix-ups left nothing: an empty one must replace no full one."""
+    for path in dropped:
+        for above in reversed(ancestors(path)):
+            try:
+                (tree / above).rmdir()
+            except OSError:
+                break  # something is in it, or it is gone
 
 
 def _verify(tree: Path, members: Sequence[BundleMember], access: Access) -> None:

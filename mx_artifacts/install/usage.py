@@ -161,7 +161,7 @@ def _scan(root: Path, kind: CacheKind) -> tuple[list[_Found], dict[str, int]]:
     except NothingToPublishError:  # removed since
         return [], {}
     files = [
-        _Found(member.path, kind.pack.entry_of(member.path), status)
+        _Found(member.path, kind.install_entry_of(member.path), status)
         for member in tree.members
         if not member.is_dir
         for status in _status(root / member.path)

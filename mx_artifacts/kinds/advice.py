@@ -10,6 +10,7 @@ _CPU = "its host code is for another CPU and cannot be used here; publish from a
 _GPU = "its code is for another GPU and cannot be used here; publish from a node with this GPU"
 _SIZES = "start the engine with the same parallel sizes as the source's, and state them alike"
 _FLAGS = "start the engine with the same flags as the source's, and state them alike"
+_VARIABLES = "set these variables alike on both nodes; they enter the compiler's own key"
 
 _ADVICE: Mapping[str, str] = {
     "model_name": "give the same --model string on both nodes; engines put it into their own keys",
@@ -35,6 +36,16 @@ _ADVICE: Mapping[str, str] = {
     "the same MX_ARTIFACT_COMPILE_CONFIG_DIGEST",
     "cuda_home": "set CUDA_HOME to the same path on both nodes; ninja compares its spelling",
     "cute_dsl_libs": "set CUTE_DSL_LIBS here to what the source has",
+    "cute_dsl_stack": "install torch, apache-tvm-ffi and nvidia-cutlass-dsl by the same installer "
+    "on both nodes, as one container image does; FlashInfer compares each wheel's RECORD",
+    "cute_dsl_flavor": "install one flavor of nvidia-cutlass-dsl, or drivers for the same CUDA",
+    "cute_dsl_arch": "set CUTE_DSL_ARCH alike on both nodes",
+    "cute_dsl_settings": _VARIABLES,
+    "flashinfer_archs": "set FLASHINFER_CUDA_ARCH_LIST alike on both nodes",
+    "flashinfer_settings": _VARIABLES,
+    "tvm_ffi_archs": "set TVM_FFI_CUDA_ARCH_LIST alike on both nodes",
+    "tvm_ffi_settings": _VARIABLES,
+    "python_include": _PLACE,
     "site_packages": _PLACE,
     "flashinfer_path": _PLACE,
     "tvm_ffi_path": _PLACE,

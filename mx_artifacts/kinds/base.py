@@ -33,7 +33,7 @@ class RootRule:
     variable (or default) decided, for messages. `relocation_obstacle` says why, on this node, a
     cache that was made for another root could not be used, or "" where it can. A root
     `with_stated` identity fields is off: it is shipped, and installed, only where its path is
-    stated, and then so must be these fields.
+    stated, and then so must be these fields; the identity then has `with_probed` too.
     """
 
     name: str
@@ -41,6 +41,7 @@ class RootRule:
     optional: bool = False
     relocation_obstacle: Callable[[], str] = _no_obstacle
     with_stated: tuple[str, ...] = ()
+    with_probed: tuple[str, ...] = ()
 
 
 class Fixup(Protocol):
@@ -126,6 +127,8 @@ class CacheKind:
             the reference does not have them.
         may_be_absent: those of the names above whose component need not be installed here. That
             it is not is knowledge, and the value is then `ABSENT`.
+        merge_entry_of: units of install, where they are smaller than those of `pack` because they
+            add up with what stands there; a fix-up makes sure that they do.
         fixups: run in order on each staged root.
         standing: for kinds whose entries depend on where they are, or on what is around them.
         appear_whole: whether each entry comes into its place by one rename, whole. One that
@@ -150,6 +153,7 @@ class CacheKind:
     extra_parameters: tuple[str, ...] = ()
     strict_parameters: tuple[str, ...] = ()
     may_be_absent: frozenset[str] = frozenset()
+    merge_entry_of: Callable[[str], str] | None = None
     fixups: tuple[Fixup, ...] = ()
     standing: StandingRule | None = None
     appear_whole: bool = False
@@ -158,6 +162,11 @@ class CacheKind:
     signs: UseSigns = field(default_factory=UseSigns)
     shares_source_type: bool = False
     rank_sets: Callable[[Iterable[str]], tuple[RankSet, ...]] | None = None
+
+    @property
+    def install_entry_of(self) -> Callable[[str], str]:
+        """Maps a relative path to the entry that is installed, kept or replaced as one."""
+        return self.merge_entry_of or self.pack.entry_of
 
 
 ABSENT = "none"

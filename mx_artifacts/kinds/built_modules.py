@@ -27,7 +27,9 @@ def built_module_fault(entry: EntryView, lock: str) -> str | None:
     newest_object = max(entry.files[f"{entry.path}/{name}"].mtime_ns for name in objects)
     for name in libraries:
         if entry.files[f"{entry.path}/{name}"].mtime_ns < newest_object:
-            return f"{name} is older than its object files: it was not linked again"
+            return (
+                f"{name} is older than its object files: not linked again, or copied without times"
+            )
     if entry.lock_is_held(lock):
         return "a process is building it"
     return None

@@ -1,6 +1,7 @@
-"""Asks the CUDA driver for one device, in a process of its own: `python -I cuda_driver.py INDEX`.
+"""Asks the CUDA driver, in a process of its own: `python -I cuda_driver.py INDEX` or `… driver`.
 
-Prints a JSON object {"arch", "name", "sm_count"}, or says on stderr why not and exits 1.
+Prints a JSON object about a device {"arch", "name", "sm_count"}, or about the driver itself
+{"cuda_major"}; or says on stderr why not and exits 1.
 
 The driver, not NVML, because only it numbers devices as the engine will: by CUDA_VISIBLE_DEVICES,
 CUDA_DEVICE_ORDER and MIG. A process of its own, because a process that has called cuInit cannot
@@ -53,8 +54,21 @@ def describe(index: int) -> dict[str, str | int]:
     }
 
 
+def describe_driver() -> dict[str, int]:
+    """Return the CUDA version that the driver can run.
+
+    Raises:
+        OSError: no driver.
+    """
+    version = ctypes.c_int()
+    cuda = ctypes.CDLL("libcuda.so.1")
+    _check("cuDriverGetVersion", cuda.cuDriverGetVersion(ctypes.byref(version)))
+    return {"cuda_major": version.value // 1000}
+
+
 if __name__ == "__main__":
     try:
-        print(json.dumps(describe(int(sys.argv[1]))))
+        asked = sys.argv[1]
+        print(json.dumps(describe_driver() if asked == "driver" else describe(int(asked))))
     except OSError as error:
         sys.exit(str(error))

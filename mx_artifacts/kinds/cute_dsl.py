@@ -42,7 +42,14 @@ KIND = CacheKind(
     extra_parameters=("cutlass_dsl_version",),
     # The key has the path of the DSL's library and those of the kernels' sources. Sources that lie
     # elsewhere than installed packages do are for the user to state.
-    strict_parameters=("machine", "cute_dsl_libs", "site_packages"),
-    may_be_absent=frozenset({"cute_dsl_libs"}),
+    strict_parameters=(
+        "machine",
+        "cute_dsl_libs",
+        "cute_dsl_flavor",
+        "cute_dsl_arch",
+        "cute_dsl_settings",
+        "site_packages",
+    ),
+    may_be_absent=frozenset({"cute_dsl_libs", "cute_dsl_flavor"}),
     loads_libraries=False,
 )

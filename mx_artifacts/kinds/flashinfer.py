@@ -9,19 +9,17 @@ path is stated, and then the identity must say how the ranks are laid out.
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from mx_artifacts.bundle.entry import EntryView
 from mx_artifacts.bundle.rules import PackRules
 from mx_artifacts.core.identity import SourceType
-from mx_artifacts.kinds.base import LITTER, SIZES, CacheKind, RootRule, StandingVerdict
+from mx_artifacts.kinds.base import LITTER, SIZES, CacheKind, RootRule
 from mx_artifacts.kinds.built_modules import built_module_fault
-from mx_artifacts.kinds.commits import binary_fault, empty_fault, json_fault, names_in
+from mx_artifacts.kinds.commits import binary_fault, json_fault
+from mx_artifacts.kinds.cute_modules import cute_module_fault, is_cute_module, match_cute_modules
 from mx_artifacts.kinds.ninja_modules import relocate_ninja_modules, relocation_obstacle
 from mx_artifacts.kinds.ninja_standing import standing_modules
 from mx_artifacts.kinds.roots import below_home, below_vllm_cache, first_of, from_variable
 from mx_artifacts.kinds.signs import NINJA_SIGNS
-from mx_artifacts.kinds.standing import fetched_differs
 
 _IN_UNITS = ("cached_ops", "generated")
 
@@ -33,6 +31,13 @@ def entry_of(path: str) -> str:
     """
     parts = path.split("/")
     return "/".join(parts[:4]) if len(parts) > 3 and parts[2] in _IN_UNITS else path
+
+
+def merge_entry_of(path: str) -> str:
+    """Map a file as `entry_of` does, but each CuTe kernel to itself."""
+    parts = path.split("/")
+    is_kernel = len(parts) == 5 and parts[2] == "cached_ops" and is_cute_module(parts[3])
+    return path if is_kernel else entry_of(path)
 
 
 def fault_of(entry: EntryView) -> str | None:
@@ -50,24 +55,7 @@ def _module_fault(entry: EntryView) -> str | None:
     if entry.path in entry.files or above[-1:] != ["cached_ops"]:
         return None
     lock = "/".join((*above, "tmp", f"{module}.lock"))
-    names = names_in(entry, entry.path)
-    if not module.endswith("_cute_dsl"):
-        return built_module_fault(entry, lock)
-    if "meta.json" not in names:
-        return "it has no meta.json, so its compiler has not committed it"
-    objects = [f"{entry.path}/{name}" for name in names if name.endswith(".o")]
-    if not objects:
-        return "it has no compiled kernel"
-    held = "a process is building it" if entry.lock_is_held(lock) else None
-    return empty_fault(entry, objects) or held
-
-
-def standing(entry: EntryView, root: Path, fetched: Path | None) -> StandingVerdict:
-    """Ask ninja about its modules; CuTe kernels are current by what their meta.json says."""
-    meta = f"{entry.path}/meta.json"
-    if entry.path.endswith("_cute_dsl") and fetched_differs(meta, root, fetched):
-        return StandingVerdict(doubt="not verified: its meta.json is not the fetched one's")
-    return standing_modules(entry, root, fetched)
+    return cute_module_fault(entry) if is_cute_module(module) else built_module_fault(entry, lock)
 
 
 KIND = CacheKind(
@@ -93,11 +81,13 @@ KIND = CacheKind(
             ),
             optional=True,
             with_stated=SIZES,
+            # FlashInfer compares these too, beside the stack and torch's own cuBLAS and cuDNN.
+            with_probed=("gpu_name", "cudnn_frontend_version"),
         ),
     ),
-    # cached_ops/tmp/ holds locks.
+    # cached_ops/tmp/ holds locks; *.tmp.<pid> are CuTe kernels before they are in place.
     pack=PackRules(
-        exclude=(*LITTER, "tmp", "flashinfer_jit.log"),
+        exclude=(*LITTER, "tmp", "*.tmp.*", "flashinfer_jit.log"),
         keep_mtimes=True,
         entry_of=entry_of,
         fault_of=fault_of,
@@ -105,7 +95,7 @@ KIND = CacheKind(
     identity_fields=("backend_framework", "torch_version", "cuda_version", "gpu_arch"),
     extra_parameters=("flashinfer_version",),
     # Modules link against TVM-FFI in newer FlashInfer; one ninja rebuilds what another built; the
-    # command lines that it compares hold the paths.
+    # command lines that it compares hold the paths. CuTe kernels are compared by their stack.
     strict_parameters=(
         "machine",
         "libc",
@@ -116,14 +106,22 @@ KIND = CacheKind(
         "cuda_home",
         "flashinfer_path",
         "tvm_ffi_path",
+        "python_include",
+        "flashinfer_archs",
+        "flashinfer_settings",
+        "cute_dsl_stack",
+        "cute_dsl_flavor",
+        "cute_dsl_arch",
     ),
     may_be_absent=frozenset(
         {
             *("tvm_ffi_version", "nvcc_version", "cxx_version", "cuda_home"),
-            *("flashinfer_path", "tvm_ffi_path"),
+            *("flashinfer_path", "tvm_ffi_path", "cute_dsl_stack", "cute_dsl_flavor"),
+            "cudnn_frontend_version",
         }
     ),
-    fixups=(relocate_ninja_modules,),
-    standing=standing,
+    merge_entry_of=merge_entry_of,
+    fixups=(match_cute_modules, relocate_ninja_modules),
+    standing=standing_modules,
     signs=NINJA_SIGNS,
 )

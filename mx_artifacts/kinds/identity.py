@@ -68,6 +68,7 @@ def probe_identity(
     env: Environment | None = None,
     device_index: int = 0,
     profile: Profile = Profile.STRICT,
+    stated_roots: Collection[str] = (),
 ) -> ProbedIdentity:
     """Return the identity of `kind`'s cache of `model_name` on this node.
 
@@ -78,6 +79,8 @@ def probe_identity(
             that the kind does not know is a further extra parameter, which partitions the pool.
         env: the environment whose variables count; default: the process's.
         device_index: the GPU that will run, as CUDA numbers it in this environment.
+        stated_roots: names of the kind's roots whose paths the user states, as some are off
+            otherwise and need more in the identity.
 
     Raises:
         ConfigurationError: fields that are neither probed nor stated, all of them named with what
@@ -88,7 +91,8 @@ def probe_identity(
     stated = tuple(sorted(read_overrides(overrides).items()))
     env = settings.environment() if env is None else env
     here = tuple(sorted(env.items()))
-    return _probe_once(kind, model_name, stated, here, device_index, profile)
+    more = tuple(n for r in kind.roots if r.name in stated_roots for n in r.with_probed)
+    return _probe_once(kind, model_name, stated, here, device_index, profile, more)
 
 
 @functools.lru_cache(maxsize=64)
@@ -99,12 +103,13 @@ def _probe_once(
     env: tuple[tuple[str, str], ...],
     device_index: int,
     profile: Profile,
+    more: tuple[str, ...],
 ) -> ProbedIdentity:
     facts = {name: Fact(value, STATED) for name, value in stated}
     facts |= _engine_settings(kind, facts, dict(env))
     if profile is Profile.REFERENCE:
         return _as_the_reference(kind, model_name, facts, dict(env), device_index)
-    names = (*kind.identity_fields, *kind.extra_parameters, *kind.strict_parameters)
+    names = (*kind.identity_fields, *kind.extra_parameters, *kind.strict_parameters, *more)
     found, unknown = _probe_missing(kind, names, facts, dict(env), device_index)
     _refuse_unknown(kind, unknown)
     facts |= found

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from mx_artifacts.core.identity import BackendFramework
-from mx_artifacts.kinds import cuda_driver, toolchain
+from mx_artifacts.kinds import compile_settings, cuda_driver, cute_dsl_stack, toolchain
 from mx_artifacts.kinds.base import ABSENT
 from mx_artifacts.kinds.facts import Fact, Probe, ProbeContext
 from mx_artifacts.kinds.installed import (
@@ -185,6 +185,16 @@ PROBES: Mapping[str, Probe] = {
     "tvm_ffi_path": package_path("tvm_ffi"),
     "deep_gemm_include_dir": toolchain.deep_gemm_include_dir,
     "cute_dsl_libs": toolchain.cute_dsl_libs,
+    "cute_dsl_stack": cute_dsl_stack.cute_dsl_stack,
+    "cute_dsl_flavor": cute_dsl_stack.cute_dsl_flavor,
+    "cute_dsl_arch": compile_settings.cute_dsl_arch,
+    "cute_dsl_settings": compile_settings.cute_dsl_settings,
+    "flashinfer_archs": compile_settings.flashinfer_archs,
+    "flashinfer_settings": compile_settings.flashinfer_settings,
+    "tvm_ffi_archs": compile_settings.tvm_ffi_archs,
+    "tvm_ffi_settings": compile_settings.tvm_ffi_settings,
+    "python_include": compile_settings.python_include,
+    "cudnn_frontend_version": _distribution("nvidia-cudnn-frontend"),
     "site_packages": toolchain.site_packages,
     "cpp_threads": toolchain.cpp_threads,
     "cpp_torch_path": toolchain.cpp_torch_path,

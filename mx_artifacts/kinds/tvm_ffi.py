@@ -64,6 +64,8 @@ KIND = CacheKind(
         "cxx_version",
         "cuda_home",
         "tvm_ffi_path",
+        "tvm_ffi_archs",
+        "tvm_ffi_settings",
     ),
     may_be_absent=frozenset(
         {

@@ -151,6 +151,7 @@ def test_the_autotune_root_is_off_unless_stated(
     tmp_path: Path, env: dict[str, str], server: Service
 ) -> None:
     stated = ("torch_version=2", "cuda_version=13", "flashinfer_version=1", "ninja_version=1")
+    stated += ("gpu_name=H100",)  # which the autotune root needs
     kind = ("--kind", "flashinfer", "--model", "m", "--arch", "sm90")
     kind += tuple(word for pair in stated for word in ("--identity", pair))
     warm = tmp_path / "home"

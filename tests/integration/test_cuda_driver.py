@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import shutil
 import subprocess
+import sys
 
 import pytest
 
 from mx_artifacts.errors import ConfigurationError
+from mx_artifacts.kinds import cuda_driver
 from mx_artifacts.kinds.identity import probe_identity
+from mx_artifacts.kinds.installed import run_for_json
 from mx_artifacts.kinds.registry import get_kind
 
 # Two devices, sm90 and sm121, as a driver would number them by CUDA_VISIBLE_DEVICES.
@@ -21,6 +24,7 @@ static int physical(int d) {
   for (; d > 0; d--) { v = strchr(v, ','); if (!v) return -1; v++; }
   return *v >= '0' && *v <= '1' ? *v - '0' : -1;
 }
+int cuDriverGetVersion(int *out) { *out = 12090; return 0; }
 int cuInit(unsigned f) { (void)f; return physical(0) < 0 ? 100 : 0; }
 int cuDeviceGet(int *out, int d) { *out = physical(d); return *out < 0 ? 101 : 0; }
 int cuDeviceGetName(char *out, int n, int d) {
@@ -91,3 +95,8 @@ def test_facts_are_those_of_the_device_that_will_run(driver, visible, index, fac
 def test_a_device_that_is_not_there_is_an_error_that_names_the_field(driver, visible, index, why):
     with pytest.raises(ConfigurationError, match=f"gpu_arch: CUDA driver, device {index}: {why}"):
         probe({**driver, "CUDA_VISIBLE_DEVICES": visible}, index)
+
+
+def test_the_cuda_version_that_the_driver_runs(driver):
+    argv = (sys.executable, "-I", cuda_driver.__file__, "driver")
+    assert run_for_json(argv, driver, timeout_seconds=30) == {"cuda_major": 12}

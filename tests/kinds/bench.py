@@ -212,6 +212,8 @@ class Bench:
             for name, value in self.cache.stated.items()
             for word in ("--identity", f"{name}={value}")
         ]
+        for name, path in self.cache.more_roots(place).items():
+            stated += ["--root", f"{self.cache.kind}/{name}={path}"]
         return running(
             *(verb, "--kind", self.cache.kind, "--model", model, *stated, *args),
             *("--bundle-root", str(directory / "bundles")),

@@ -12,6 +12,8 @@ from pathlib import Path
 
 from tests.support.nodes import REPOSITORY
 
+CUDA_HOME = "/usr/local/cuda"
+
 
 @dataclass(frozen=True)
 class Cache:
@@ -25,6 +27,7 @@ class Cache:
         program: a file in tests/support/caches.
         variables: what the engine's process sets for a cache at a place.
         root: the kind's primary root at that place.
+        more_roots: the kind's further roots at that place, for --root, by their names.
         stated: identity values that this machine has no device to probe for.
         needs: programs without which on PATH its rows are skipped, with that reason.
         synthetic: what is not real about it, for the table; "" for a real cache.
@@ -38,6 +41,7 @@ class Cache:
     program: str
     variables: Callable[[Path], Mapping[str, str]]
     root: Callable[[Path], Path] = lambda place: place
+    more_roots: Callable[[Path], Mapping[str, Path]] = lambda place: {}
     stated: Mapping[str, str] = field(default_factory=dict)
     needs: tuple[str, ...] = ()
     synthetic: str = ""
@@ -70,6 +74,27 @@ def _vllm_cache(name: str, variables: Callable[[Path], Mapping[str, str]]) -> Ca
         needs=("g++", "gcc"),
         synthetic="toy models on the CPU, so C++ instead of Triton; layout and loader are vLLM's",
     )
+
+
+LIBCUDA_STUB = REPOSITORY / ".venvs" / "kinds-cuda" / "libcuda"
+"""Where programs that link or load against the driver make themselves one; its path is in command
+lines, so that it is the same for source and target, like a driver's."""
+
+
+def _flashinfer(place: Path) -> dict[str, str]:
+    return {
+        "FLASHINFER_WORKSPACE_BASE": str(place),
+        "FLASHINFER_CUDA_ARCH_LIST": "9.0a",
+        "FLASHINFER_EXTRA_LDFLAGS": f"-L{LIBCUDA_STUB}",
+        "FLASHINFER_LOGGING_LEVEL": "error",
+        "CUTE_DSL_ARCH": "sm_90a",
+        "CUDA_HOME": CUDA_HOME,
+        "LIBCUDA_STUB": str(LIBCUDA_STUB),
+    }
+
+
+def _flashinfer_root(place: Path) -> Path:
+    return place / ".cache" / "flashinfer"
 
 
 CACHES = (
@@ -145,5 +170,69 @@ CACHES = (
             # artifact. Below vLLM's root they are published with it.
             TORCHINDUCTOR_CACHE_DIR=str(place / "torch_compile_cache" / "inductor"),
         ),
+    ),
+    Cache(
+        name="tvm_ffi/cuda",
+        kind="tvm_ffi",
+        environment="cuda",
+        program="gen_tvm_ffi_cuda.py",
+        variables=lambda place: {
+            "TVM_FFI_CACHE_DIR": str(place),
+            "TVM_FFI_CUDA_ARCH_LIST": "9.0",
+            "CUDA_HOME": CUDA_HOME,
+        },
+        stated={"gpu_arch": "sm90"},
+        needs=("nvcc", "c++"),
+    ),
+    Cache(
+        name="flashinfer/nvcc",
+        kind="flashinfer",
+        environment="cuda",
+        program="gen_flashinfer.py",
+        variables=_flashinfer,
+        root=_flashinfer_root,
+        stated={"gpu_arch": "sm90"},
+        needs=("nvcc", "c++", "gcc"),
+    ),
+    Cache(
+        name="flashinfer/cute_dsl",
+        kind="flashinfer",
+        environment="cuda",
+        program="gen_flashinfer_cutedsl.py",
+        variables=_flashinfer,
+        root=_flashinfer_root,
+        stated={"gpu_arch": "sm90"},
+        needs=("gcc",),
+    ),
+    Cache(
+        name="flashinfer/autotune",
+        kind="flashinfer",
+        environment="cuda",
+        program="gen_flashinfer_autotune.py",
+        variables=lambda place: {**_flashinfer(place), "VLLM_CACHE_ROOT": str(place)},
+        root=_flashinfer_root,
+        more_roots=lambda place: {"autotune": place / "flashinfer_autotune_cache"},
+        stated={
+            "gpu_arch": "sm90",
+            "gpu_name": "none",
+            "tensor_parallel_size": "2",
+            "pipeline_parallel_size": "1",
+            "expert_parallel_size": "1",
+        },
+        needs=("gcc",),
+        synthetic="the tuner wrote and loads the files, but measured nothing",
+    ),
+    Cache(
+        name="cute_dsl",
+        kind="cute_dsl",
+        environment="cuda",
+        program="gen_cutedsl.py",
+        variables=lambda place: {
+            "CUTE_DSL_CACHE_DIR": str(place),
+            "CUTE_DSL_ARCH": "sm_90a",
+            "LIBCUDA_STUB": str(LIBCUDA_STUB),
+        },
+        stated={"gpu_arch": "sm90"},
+        needs=("gcc",),
     ),
 )

@@ -14,7 +14,7 @@ from click.testing import CliRunner
 from mx_artifact_cli import options
 from mx_artifact_cli.commands import fetch_and_install, inspect, publish, serve, sources
 from mx_artifact_cli.options import SettingOption
-from mx_artifact_cli.selection import identify
+from mx_artifact_cli.selection import Selected, identify
 from mx_artifacts import settings
 from mx_artifacts.errors import ConfigurationError
 from mx_artifacts.kinds.base import CacheKind
@@ -146,13 +146,13 @@ def test_a_value_for_one_kind_alone_wins_for_it(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr("mx_artifacts.kinds.identity.probe_identity", probe)
     stated = {"GPU_ARCH": "sm90", "dtype": "bf16", "triton.gpu_arch": "sm80", "tilelang.x": "1"}
     for name in ("triton", "tilelang"):
-        identify(get_kind(name), "m", stated, None)
+        identify(Selected(get_kind(name)), "m", stated, None)
     assert taken == {
         "triton": {"dtype": "bf16", "gpu_arch": "sm80"},
         "tilelang": {"GPU_ARCH": "sm90", "dtype": "bf16", "x": "1"},
     }
     with pytest.raises(ConfigurationError, match="disagree"):
-        identify(get_kind("triton"), "m", stated, None, arch="sm90")
+        identify(Selected(get_kind("triton")), "m", stated, None, arch="sm90")
 
 
 def test_an_identity_field_stated_twice_is_refused() -> None:

@@ -79,7 +79,9 @@ def test_declarations_hold_together(kind):
     assert set(required) <= PROBES.keys()
     assert set(kind.identity_fields) | set(kind.engine_fields) <= FIELD_NAMES
     assert not FIELD_NAMES & {*kind.extra_parameters, *kind.strict_parameters}
-    assert kind.may_be_absent <= set(required)
+    with_roots = {name for rule in kind.roots for name in rule.with_probed}
+    assert with_roots <= PROBES.keys()
+    assert kind.may_be_absent <= {*required, *with_roots}
     assert kind.roots[0].name == ""
     assert not kind.roots[0].optional
 

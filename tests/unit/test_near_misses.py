@@ -185,6 +185,67 @@ def test_cute_dsl_libs_are_pinned_by_their_variable(node):
     assert make("cute_dsl").extra_parameters["cute_dsl_libs"] == "/site-packages/cutlass"
 
 
+# Each of these is in the command lines that ninja compares, or in the DSL's key.
+@pytest.mark.parametrize(
+    ("kind", "name", "variable"),
+    [
+        ("flashinfer", "flashinfer_settings", "FLASHINFER_EXTRA_CUDAFLAGS"),
+        ("flashinfer", "flashinfer_settings", "CXX"),
+        ("tvm_ffi", "tvm_ffi_settings", "CXX"),
+        ("cute_dsl", "cute_dsl_settings", "CUTE_DSL_ENABLE_ASSERTIONS"),
+    ],
+)
+def test_variables_that_change_what_is_compiled(node, kind, name, variable):
+    node.programs["x"] = "c++ (Debian) 12.2.0"
+
+    def value(**env: str):
+        identity = probe_identity(get_kind(kind), model_name="m", env=env).identity
+        return identity.extra_parameters[name]
+
+    assert value() == value(**{variable: ""}) == value(CUTE_DSL_LOG_LEVEL="20") == ABSENT
+    assert value(**{variable: "x"}) == f"{variable}=x"
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "variable", "gpu_arch", "listed", "value"),
+    [
+        ("flashinfer", "flashinfer_archs", "FLASHINFER_CUDA_ARCH_LIST", "sm90", "9.0a", "90a"),
+        ("flashinfer", "flashinfer_archs", "FLASHINFER_CUDA_ARCH_LIST", "sm90a", "9.0", "90a"),
+        ("flashinfer", "flashinfer_archs", "FLASHINFER_CUDA_ARCH_LIST", "sm120", "12.0", "120f"),
+        ("flashinfer", "flashinfer_archs", "FLASHINFER_CUDA_ARCH_LIST", "sm89", "8.9", "89"),
+        ("tvm_ffi", "tvm_ffi_archs", "TVM_FFI_CUDA_ARCH_LIST", "sm90", "9.0", "90"),
+        ("cute_dsl", "cute_dsl_arch", "CUTE_DSL_ARCH", "sm90", "sm_90a", "90a"),
+    ],
+)
+def test_a_list_of_what_the_device_has_is_no_difference(
+    kind, name, variable, gpu_arch, listed, value
+):
+    def found(**env: str):
+        stated = {"gpu_arch": gpu_arch}
+        probed = probe_identity(get_kind(kind), model_name="m", overrides=stated, env=env)
+        return probed.identity.extra_parameters[name]
+
+    assert found() == found(**{variable: listed}) == value
+    another = "sm_80" if variable == "CUTE_DSL_ARCH" else f"{listed} 8.0"
+    assert found(**{variable: another}) != value
+    with pytest.raises(ConfigurationError, match=f"{name}: {variable} has 'hopper'"):
+        found(**{variable: "hopper"})
+    other = probe_identity(get_kind(kind), model_name="m", overrides={"gpu_arch": "gfx942"}, env={})
+    assert other.identity.extra_parameters[name] == "gfx942"
+
+
+def test_the_autotune_root_needs_what_flashinfer_compares(node):
+    def extras(*stated_roots: str):
+        probed = probe_identity(
+            get_kind("flashinfer"), model_name="m", env={}, stated_roots=stated_roots
+        )
+        return probed.identity.extra_parameters
+
+    assert not {"gpu_name", "cudnn_frontend_version"} & extras("").keys()
+    assert extras("autotune")["gpu_name"] == "NVIDIA H100 80GB HBM3"
+    assert extras("autotune")["cudnn_frontend_version"] == ABSENT
+
+
 def test_the_include_path_counts_for_deep_gemm_2_only(node, tmp_path):
     node.site = tmp_path
     include = tmp_path / "deep_gemm" / "include"

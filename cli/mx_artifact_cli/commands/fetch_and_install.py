@@ -39,7 +39,6 @@ if TYPE_CHECKING:
     from mx_artifacts.artifacts.protocol import ArtifactSourceEndpoint
     from mx_artifacts.core.identity import SourceIdentity
     from mx_artifacts.fetcher import Fetched, FetcherSettings, FetchPlan, SourceWanted
-    from mx_artifacts.kinds.base import CacheKind
     from mx_artifacts.kinds.identity import ProbedIdentity
 
 
@@ -141,7 +140,7 @@ def command(
             fetching["wait"] = None  # nobody knows which kinds come, so none is waited for alone
         for each in selected:
             try:
-                probed = identity_of(each.kind)
+                probed = identity_of(each)
                 warn_of_unchecked(output, each.kind, probed)
                 warn_of_asymmetry(output, each, fetching)
                 wanted = _wanted(fetching, probed.accelerator)
@@ -194,13 +193,13 @@ def command(
 
 
 def _known_identities(
-    selected: Sequence[Selected], identity_of: Callable[[CacheKind], ProbedIdentity]
+    selected: Sequence[Selected], identity_of: Callable[[Selected], ProbedIdentity]
 ) -> list[SourceIdentity]:
     """Return the identities of the kinds that are installed here."""
     identities = []
     for each in selected:
         with contextlib.suppress(ConfigurationError):
-            identities.append(identity_of(each.kind).identity)
+            identities.append(identity_of(each).identity)
     return identities
 
 

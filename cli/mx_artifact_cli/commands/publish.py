@@ -131,7 +131,7 @@ def command(
             try:
                 probed = [
                     identify(
-                        each.kind,
+                        each,
                         model,
                         stated,
                         framework,

@@ -79,7 +79,7 @@ def command(
     from mx_artifacts.artifacts.explain import explain_sources  # after what needs no such import
 
     kind = selected.kind
-    probed = identify(kind, model, stated, framework, arch=arch, device=device, profile=profile)
+    probed = identify(selected, model, stated, framework, arch=arch, device=device, profile=profile)
     warn_of_unchecked(output, kind, probed)
     with open_client(server) as client:
         candidates = explain_sources(
