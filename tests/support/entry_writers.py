@@ -137,9 +137,10 @@ def built_under(lock: str) -> Callable[[Path, str, Files, Pause], None]:
 
 
 def cute_kernels(root: Path, entry: str, files: Files, pause: Pause) -> None:
-    """FlashInfer's CuTe kernels: each file by rename and meta.json last, under a lock."""
-    (root / entry).mkdir(parents=True, exist_ok=True)
+    """FlashInfer's CuTe kernels: those of other sources go; each file by rename, meta.json last."""
     with holding((root / entry).parent / "tmp" / f"{Path(entry).name}.lock"):
+        take_away(root, entry)
+        (root / entry).mkdir(parents=True, exist_ok=True)
         for name, content in files.items():
             pause()
             by_rename(root / entry / name, content)
@@ -246,7 +247,7 @@ COMPILERS = {
         built_under("tmp/{}.lock"),
     ),
     "FlashInfer's CuTe kernels": Compiler(
-        "flashinfer", "0.7.4/90a/cached_ops/{}_cute_dsl", _cute_files, cute_kernels
+        "flashinfer", "0.7.4/90a/cached_ops/{}_cute_dsl", _cute_files, cute_kernels, removes=True
     ),
     "Inductor's libraries": Compiler(
         "inductor", "nf/{}.main.so", lambda each: {"": shared_library(stamp(each) * 40)},
