@@ -44,24 +44,27 @@ def _arrive(
     model = bench.publish(case)
     bench.hide_source()
     arrival = bench.fetch(model, place, *args)
-    if arrival.error:
-        return Outcome(None, Counter({arrival.error: bench.cold["jobs"]}))
-    return Outcome(bench.run_program(place, as_other_user=as_other_user), _named(arrival))
+    said = {arrival.error: bench.cold["jobs"]} if arrival.error else _reasons(arrival)
+    named: Counter[str] = Counter()
+    for reason, count in said.items():
+        named[_timeless(bench, reason)] += count
+    probe = None if arrival.error else bench.run_program(place, as_other_user=as_other_user)
+    return Outcome(probe, named)
 
 
-def _named(arrival: Arrival) -> Counter[str]:
+def _reasons(arrival: Arrival) -> Counter[str]:
+    """Count, by reason, the entries that either side named."""
     named = Counter(arrival.left_out)
     for root in arrival.roots:
-        for key in ("dropped", "unverified", "unusable"):
-            named.update(
-                _generalised(root["path"], reason) for reason in root.get(key, {}).values()
-            )
+        named.update({**root["unverified"], **root["dropped"], **root["unusable"]}.values())
     return named
 
 
-def _generalised(root: str, reason: str) -> str:
-    """Return a reason without the place of this run, so that equal ones count as one."""
-    return reason.replace(root, "the root")
+def _timeless(bench: Bench, reason: str) -> str:
+    """Return a reason without the places of this run, for a page that is kept."""
+    for place, name in ((bench.elsewhere, "TARGET"), (bench.source, "SOURCE")):
+        reason = reason.replace(str(place), name)
+    return reason
 
 
 def _same_root(bench: Bench) -> Outcome:

@@ -24,6 +24,9 @@ PACKAGES = (
 )
 """Whose versions the table states."""
 
+REASONS = 3
+"""Of a row that are written out, the most frequent ones."""
+
 
 @dataclass(frozen=True)
 class Row:
@@ -58,7 +61,10 @@ def judge(cache: Cache, case: Case, cold: dict[str, Any], outcome: Outcome) -> R
     jobs, hits = cold["jobs"], probe["hits"]
     # What was named and hit all the same, or belongs to no job of ours, is no refusal.
     refused = min(jobs - hits, outcome.named.total())
-    reasons = [f"{count} × {reason}" for reason, count in outcome.named.most_common()]
+    shown = outcome.named.most_common(REASONS)
+    reasons = [f"{count} × {reason}" for reason, count in shown]
+    if len(outcome.named) > len(shown):
+        reasons.append(f"{outcome.named.total() - sum(n for _, n in shown)} × others like these")
     return Row(
         kind=cache.kind,
         cache=cache.name,
