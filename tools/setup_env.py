@@ -51,14 +51,14 @@ KINDS = {
     "vllm": (
         ("torch==2.14.1",),
         # Its requirements have kernels of several GB; these are what its compile path imports.
-        ("--no-deps", "vllm==0.33.0", "xgrammar==0.2.9"),
+        ("--no-deps", "vllm==0.33.0"),
         (
             *("transformers==5.20.2", "openai==3.57.0", "openai-harmony==0.0.8"),
             *("fastapi==0.165.0", "requests==2.34.2", "aiohttp==3.14.5", "cachetools==8.0.2"),
             *("cbor2==6.3.0", "cloudpickle==3.1.3", "llguidance==1.9.1", "msgspec==0.23.0"),
             *("partial-json-parser==0.2.1.1.post7", "pillow==13.0.0", "prometheus_client==0.26.0"),
             *("psutil==7.2.2", "py-cpuinfo==9.0.0", "pybase64==1.5.1", "pyzmq==27.3.0"),
-            *("regex==2026.11.19", "uvloop==0.23.0"),
+            *("regex==2026.11.19", "uvloop==0.23.0", "xgrammar==0.2.9"),
         ),
     ),
 }
