@@ -22,8 +22,9 @@ from mx_artifacts.core.sources import PodIdentity
 from mx_artifacts.errors import BundleError
 from mx_artifacts.kinds.base import CacheKind, RankSet
 from mx_artifacts.kinds.identity import check_stated_roots
+from mx_artifacts.memory.budget import BundleBudget
 from mx_artifacts.observability.events import EventSink, drop
-from mx_artifacts.settings import BUNDLE_ROOT
+from mx_artifacts.settings import BUNDLE_ROOT, RESIDENT_BUDGET
 from mx_artifacts.transport.base import Transport
 from mx_artifacts.worker.server import WorkerServer
 
@@ -33,7 +34,8 @@ class PublisherSettings:
     """How a publisher serves.
 
     Attributes:
-        bundle_root: staging of bundles; each publish has a directory of its own there.
+        bundle_root: for bundles that exceed the memory, in files that vanish with the process.
+        resident_budget_bytes: memory for all bundles of this publisher.
         host: what targets are told to connect to, and where the worker service listens.
         port: of the worker service; 0 is any. With `strict_port` a port in use is an error,
             else another one is taken.
@@ -48,6 +50,7 @@ class PublisherSettings:
     node_rank: int = 0
     chunk_size_bytes: int = DEFAULT_CHUNK_SIZE_BYTES
     lease_ttl_seconds: float = 30.0
+    resident_budget_bytes: int = field(default_factory=RESIDENT_BUDGET.read)
     limits: ServingLimits = field(default_factory=ServingLimits)
     pod: PodIdentity = field(default_factory=PodIdentity)
 
@@ -96,6 +99,7 @@ class ArtifactPublisher:
         self._events = events
         self._worker_id = uuid.uuid4().hex[:8]
         self._sources: list[PublishedArtifactSource] = []
+        self._memory = BundleBudget(settings.resident_budget_bytes, settings.bundle_root)
         self._server = WorkerServer(
             transport,
             host=settings.host,
@@ -143,6 +147,7 @@ class ArtifactPublisher:
             bundle_root=settings.bundle_root,
             roots=roots,
             chunk_size=settings.chunk_size_bytes,
+            memory=self._memory,
             events=self._events,
         )
         bundle = transfer.prepare_source()

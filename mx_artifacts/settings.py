@@ -18,6 +18,7 @@ from typing import Generic, TypeVar
 
 from mx_artifacts.core.chunks import DEFAULT_CHUNK_SIZE_BYTES, MIB
 from mx_artifacts.errors import ConfigurationError
+from mx_artifacts.free_memory import free_memory_bytes
 from mx_artifacts.parsing import (
     parse_address,
     parse_choice,
@@ -129,6 +130,11 @@ def _bundle_root(env: Mapping[str, str]) -> Path:
     return Path(tempfile.gettempdir()) / f"modelexpress-artifacts{suffix}"
 
 
+def _resident_budget(env: Mapping[str, str]) -> int:
+    free_bytes = free_memory_bytes()
+    return 1024 * MIB if free_bytes is None else min(free_bytes // 4, 4096 * MIB)
+
+
 _PORT = parse_integer(0, 65535)
 
 
@@ -236,10 +242,10 @@ SLOTS = _setting(
 )
 RESIDENT_BUDGET = _setting(
     "MX_ARTIFACT_RESIDENT_BUDGET",
-    1024 * MIB,
+    _resident_budget,
     parse_size,
-    "a source keeps a bundle wholly in registered memory up to this size [bytes]",
-    default_text="1 GiB",
+    "registered memory for the bundles of a source; what exceeds it lies in files [bytes]",
+    default_text="a quarter of the free memory, at most 4 GiB",
 )
 LEASE_TTL = _setting(
     "MX_ARTIFACT_LEASE_TTL_SECS", 30.0, parse_duration, "how long a chunk lease lasts [s]"

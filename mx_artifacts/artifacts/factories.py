@@ -12,6 +12,7 @@ from mx_artifacts.artifacts.tarred import DEFAULT_LOCK_TIMEOUT_SECONDS, TarredP2
 from mx_artifacts.errors import ConfigurationError
 from mx_artifacts.kinds.base import CacheKind
 from mx_artifacts.kinds.registry import get_kind
+from mx_artifacts.memory.budget import BundleBudget
 from mx_artifacts.observability.events import EventSink, drop
 
 AnyPath = str | Path
@@ -24,6 +25,7 @@ def transfer_of_kind(
     roots: Mapping[str, Path] | None = None,
     chunk_size: int | None = None,
     lock_timeout_seconds: float = DEFAULT_LOCK_TIMEOUT_SECONDS,
+    memory: BundleBudget | None = None,
     events: EventSink = drop,
 ) -> TarredP2PArtifactTransfer:
     """Return a transfer whose source and target roots are this node's roots of `kind`.
@@ -53,6 +55,7 @@ def transfer_of_kind(
         chunk_size=chunk_size,
         kind=kind,
         lock_timeout_seconds=lock_timeout_seconds,
+        memory=memory,
         events=events,
     )
 

@@ -14,6 +14,7 @@ from mx_artifacts.core.identity import SourceIdentity, SourceType
 from mx_artifacts.core.manifest import ArtifactManifest
 from mx_artifacts.core.sources import ArtifactSummary
 from mx_artifacts.install.base import InstallReport
+from mx_artifacts.memory.buffers import Bundle
 from mx_artifacts.transport.base import Transport
 
 DEFAULT_MAX_INFLIGHT_CHUNKS = 4
@@ -47,10 +48,9 @@ class PackedRoot:
 
 @dataclass(frozen=True)
 class ArtifactBundle:
-    """A sealed artifact on the source's disk. `files` maps logical manifest paths to bundles."""
+    """A sealed artifact. `bundles` maps logical manifest paths to the bytes that are served."""
 
-    directory: Path
-    files: Mapping[str, Path]
+    bundles: Mapping[str, Bundle]
     manifest: ArtifactManifest
     artifact_id: str
     roots: tuple[PackedRoot, ...]
@@ -66,8 +66,9 @@ class ArtifactBundle:
         )
 
     def close(self) -> None:
-        """Remove the bundle's files. Idempotent."""
-        remove_workspace(self.directory)
+        """Free the bundles. Idempotent."""
+        for bundle in self.bundles.values():
+            bundle.close()
 
 
 @dataclass(frozen=True)
@@ -113,7 +114,7 @@ class P2PArtifactTransfer(Protocol):
 
         Raises:
             BundleError: a root that is not optional is absent, or holds nothing.
-            NoSpaceError: the bundle does not fit below `bundle_root`.
+            NoSpaceError: it is too large for the memory, and does not fit below `bundle_root`.
         """
         ...
 

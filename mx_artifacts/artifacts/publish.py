@@ -21,12 +21,11 @@ from mx_artifacts.worker.server import WorkerServer
 class ServingLimits:
     """What serving one artifact may cost. Times in seconds, memory in bytes.
 
-    A bundle of at most `resident_budget_bytes` is served from one registered region; a larger one
-    through `slots` registered buffers of one chunk each.
+    An artifact that does not lie in memory is served through `slots` registered buffers of one
+    chunk each.
     """
 
     slots: int = 4
-    resident_budget_bytes: int = 1024 * 1024 * 1024
     heartbeat_interval_seconds: float = 30.0
 
 
@@ -56,11 +55,10 @@ class PublishedArtifactSource:
         return self.worker_server.endpoint
 
     def stop(self) -> None:
-        """Mark STALE, serve no more, free memory and bundle files. Idempotent."""
+        """Mark STALE and serve no more; memory goes with the last lease. Idempotent."""
         for mx_source_id, heartbeat in {self.mx_source_id: self.heartbeat, **self.also}.items():
             heartbeat.stop()
             self.worker_server.remove_artifact(mx_source_id, self.artifact_id)
-        self.bundle.close()
 
 
 def publish_artifact_source(
@@ -102,8 +100,7 @@ def publish_artifact_source(
         mx_source_id,
         bundle.artifact_id,
         bundle.manifest,
-        bundle.files,
-        resident_budget_bytes=limits.resident_budget_bytes,
+        bundle.bundles,
         slots=limits.slots,
     )
     record = WorkerRecord(

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import os
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -19,7 +20,7 @@ from mx_artifacts.artifacts.protocol import (
 )
 from mx_artifacts.artifacts.root_labels import root_objection
 from mx_artifacts.artifacts.workspace import check_bundle_root, make_workspace, remove_workspace
-from mx_artifacts.bundle.pack import pack_tree
+from mx_artifacts.bundle.pack import PackedTree, pack_tree
 from mx_artifacts.bundle.seal import seal
 from mx_artifacts.bundle.standing import count_entries
 from mx_artifacts.client.central import CentralClient
@@ -51,6 +52,8 @@ from mx_artifacts.install.workspace import check_target
 from mx_artifacts.kinds.base import CacheKind
 from mx_artifacts.kinds.registry import kind_of, name_of_type
 from mx_artifacts.kinds.standing import standing_judge
+from mx_artifacts.memory.budget import BundleBudget
+from mx_artifacts.memory.buffers import Bundle
 from mx_artifacts.observability.events import Event, EventSink, drop
 from mx_artifacts.transfer.engine import fetch_artifact
 from mx_artifacts.transport.base import Transport
@@ -69,6 +72,8 @@ class TarredP2PArtifactTransfer:
 
     `chunk_size` is in bytes (default 64 MiB). `kind` decides what is packed, in which entries it
     is installed and how paths are adapted; by default it is the kind of `mx_source_type`.
+    `memory` lends what bundles are packed into; by default MX_ARTIFACT_RESIDENT_BUDGET bytes for
+    each artifact, beyond which they lie in files below `bundle_root`.
     """
 
     name: str
@@ -79,6 +84,7 @@ class TarredP2PArtifactTransfer:
     tar_name: str = PRIMARY_BUNDLE_NAME
     kind: CacheKind | None = None
     lock_timeout_seconds: float = DEFAULT_LOCK_TIMEOUT_SECONDS
+    memory: BundleBudget | None = field(default=None, repr=False, compare=False)
     events: EventSink = field(default=drop, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -104,32 +110,32 @@ class TarredP2PArtifactTransfer:
 
     def prepare_source(self) -> ArtifactBundle:
         """Seal the source roots; see `P2PArtifactTransfer.prepare_source`."""
-        directory = make_workspace(self.bundle_root, "bundle", self.name)
-        try:
-            return self._seal_into(directory)
-        except BaseException:
-            remove_workspace(directory)
-            raise
-
-    def _seal_into(self, directory: Path) -> ArtifactBundle:
+        memory = self.memory or BundleBudget(settings.RESIDENT_BUDGET.read(), self.bundle_root)
         packed: list[PackedRoot] = []
-        files: dict[str, Path] = {}
-        for root in self.roots:
-            bundle = directory / self._bundle_name(root)
-            # An optional root that is absent travels as an empty bundle, since targets of the
-            # reference refuse an artifact that lacks one.
-            files[self._logical_path(root)] = bundle
-            if root.off:
-                nothing = directory / "nothing"
-                pack_tree(nothing, bundle, self.cache_kind.pack, optional=True)
-                continue
-            report = pack_tree(
-                root.source_root, bundle, self.cache_kind.pack, optional=root.optional
-            )
-            packed.append(PackedRoot(root.name, root.source_root, report))
-            self.events(Event("seal.packed", {"root": root.source_root, "report": report}))
-        manifest = seal(files, self.mx_source_type, self.chunk_size or DEFAULT_CHUNK_SIZE_BYTES)
-        return ArtifactBundle(directory, files, manifest, manifest.artifact_id(), tuple(packed))
+        bundles: dict[str, Bundle] = {}
+        try:
+            for root in self.roots:
+                tree = self._pack(root, memory.allocate)
+                bundles[self._logical_path(root)] = tree.memory
+                if not root.off:
+                    packed.append(PackedRoot(root.name, root.source_root, tree.report))
+                    told = {"root": root.source_root, "report": tree.report}
+                    self.events(Event("seal.packed", told))
+            chunk_size = self.chunk_size or DEFAULT_CHUNK_SIZE_BYTES
+            manifest = seal(bundles, self.mx_source_type, chunk_size)
+        except BaseException:
+            for bundle in bundles.values():
+                bundle.close()
+            raise
+        return ArtifactBundle(bundles, manifest, manifest.artifact_id(), tuple(packed))
+
+    def _pack(
+        self, root: ArtifactCacheRoot, allocate: Callable[[int], Bundle]
+    ) -> PackedTree[Bundle]:
+        # An optional root that is absent travels as an empty bundle, since targets of the
+        # reference refuse an artifact that lacks one. So does one that is off.
+        path = Path(os.devnull, "absent") if root.off else root.source_root
+        return pack_tree(path, self.cache_kind.pack, allocate, optional=root.optional or root.off)
 
     # --- target ----------------------------------------------------------------------------------
 

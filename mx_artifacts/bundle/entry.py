@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from hashlib import sha256
-from typing import BinaryIO, Protocol
+from typing import Protocol
 
 from mx_artifacts.errors import UnsafePathError
 
@@ -42,16 +42,6 @@ class ReadContent(Protocol):
     def __call__(self, path: str, count: int, offset: int) -> bytes:
         """Return up to `count` bytes from the place `offset` on, of which `path` is the file."""
         ...
-
-
-def bundle_content(bundle: BinaryIO) -> ReadContent:
-    """Return a reader of a bundle that is being written."""
-
-    def read(path: str, count: int, offset: int) -> bytes:
-        bundle.flush()
-        return os.pread(bundle.fileno(), count, offset)
-
-    return read
 
 
 class EntryView:

@@ -1,14 +1,24 @@
-"""Memory that a transport can register: anonymous pages that no fork shares."""
+"""Memory for bundles and chunks: anonymous pages that can be registered, or an unnamed file's."""
 
 from __future__ import annotations
 
+import errno
 import mmap
+import os
+import tempfile
+from contextlib import ExitStack, suppress
+from pathlib import Path
 
-from mx_artifacts.errors import RegistrationError
+from mx_artifacts.errors import ConfigurationError, NoSpaceError, RegistrationError
+
+_NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
 
 
 class Buffer:
-    """`length` writable bytes, zero at first, at a page boundary. Free with `close`."""
+    """`length` writable bytes, zero at first, at a page boundary. Free with `close`.
+
+    No fork shares them, and a transport can register them.
+    """
 
     def __init__(self, length: int) -> None:
         if length <= 0:
@@ -22,16 +32,96 @@ class Buffer:
             ) from error
         if hasattr(mmap, "MADV_DONTFORK"):  # else a fork would copy pages that a NIC writes to
             self._pages.madvise(mmap.MADV_DONTFORK)
-        self.length = length
         self.view = memoryview(self._pages)
+
+    @property
+    def length(self) -> int:
+        return len(self.view)
+
+    def cut(self, length: int) -> None:
+        """Keep the first `length` bytes [> 0] only; the view becomes as long."""
+        self.view = self.view[:length]
+
+    def written(self, offset: int, length: int) -> None:
+        """Do nothing: these bytes have no other place than memory."""
 
     def close(self) -> None:
         """Unmap. Idempotent. While someone else still holds a view, its last holder unmaps."""
         self.view.release()
-        try:
+        with suppress(BufferError):  # then the pages go when the last view of them does
             self._pages.close()
-        except BufferError:
-            return  # the pages go when the last view of them does
+
+
+class FileBuffer:
+    """As `Buffer`, in a file without a name: for bundles that are too large for the memory.
+
+    The file takes its space at once, and vanishes with the process, however that ends. It is
+    read by `read_into`; the view is for those who write it.
+    """
+
+    def __init__(self, directory: Path, length: int) -> None:
+        """Make the file in `directory`, and that too where it is missing.
+
+        Raises:
+            NoSpaceError: the file system has no room for it.
+            ConfigurationError: nothing can be written there.
+        """
+        if length <= 0:
+            raise ValueError(f"a buffer of {length} bytes makes no sense")
+        try:
+            directory.mkdir(parents=True, exist_ok=True)
+            with ExitStack() as on_failure:
+                self._file = on_failure.enter_context(
+                    tempfile.TemporaryFile(dir=directory, buffering=0)
+                )
+                os.posix_fallocate(self._file.fileno(), 0, length)
+                self._pages = mmap.mmap(self._file.fileno(), length)
+                on_failure.pop_all()
+        except OSError as error:
+            if error.errno in _NO_SPACE:
+                raise NoSpaceError(
+                    f"{directory} has no room for a bundle of {length} bytes",
+                    hint=f"free space on the file system of {directory}, or set --bundle-root",
+                ) from error
+            raise ConfigurationError(
+                f"no bundle can be written to {directory}: {error.strerror}",
+                hint="name another directory with --bundle-root",
+            ) from error
+        self.view = memoryview(self._pages)
+
+    @property
+    def length(self) -> int:
+        return len(self.view)
+
+    def cut(self, length: int) -> None:
+        """Keep the first `length` bytes [> 0] only; the view becomes as long."""
+        self.view = self.view[:length]
+
+    def written(self, offset: int, length: int) -> None:
+        """Take the whole pages of this range out of the process's memory, but not its file."""
+        page = mmap.PAGESIZE
+        first, end = -(-offset // page) * page, (offset + length) // page * page
+        if first < end:
+            self._pages.madvise(mmap.MADV_DONTNEED, first, end - first)
+
+    def read_into(self, offset: int, target: memoryview) -> None:
+        """Fill `target` with the bytes from `offset` on. Raises OSError, also where too few."""
+        while target:
+            count = os.preadv(self._file.fileno(), [target], offset)
+            if not count:
+                raise OSError(errno.EIO, "a bundle's file is shorter than the bundle")
+            target, offset = target[count:], offset + count
+
+    def close(self) -> None:
+        """Unmap and give the file's space back. Idempotent."""
+        self.view.release()
+        with suppress(BufferError):
+            self._pages.close()
+        self._file.close()
+
+
+Bundle = Buffer | FileBuffer
+"""Holds a bundle's bytes."""
 
 
 def allocate(length: int) -> Buffer:

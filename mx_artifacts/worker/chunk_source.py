@@ -1,20 +1,20 @@
 """Where a source's chunks lie in registered memory while targets read them.
 
-Two ways to serve (docs/architecture): resident keeps the whole artifact in one region and leases
-ranges of it without a copy; slots fill one of a few chunk-sized buffers for every lease.
+Two ways to serve (docs/architecture): resident keeps the whole artifact in registered memory and
+leases ranges of it without a copy; slots fill one of a few chunk-sized buffers for every lease.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from pathlib import Path
+from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
+from mx_artifacts.core.digest import crc32c, crc32c_hex
 from mx_artifacts.core.manifest import ArtifactManifest, ManifestChunk
-from mx_artifacts.memory.buffers import allocate
+from mx_artifacts.errors import BundleError, ChunkChecksumError, ConfigurationError
+from mx_artifacts.memory.buffers import Buffer, Bundle
 from mx_artifacts.memory.pool import BufferPool
-from mx_artifacts.transport.base import RemoteRange, Transport
-from mx_artifacts.worker.bundle_files import BundleFiles
+from mx_artifacts.transport.base import Region, RemoteRange, Transport
 from mx_artifacts.worker.lifetime import Lifetime
 
 
@@ -24,11 +24,6 @@ class ChunkSource(Protocol):
     @property
     def descriptor(self) -> bytes:
         """The agent descriptor with which a peer can read every range this source leases."""
-        ...
-
-    @property
-    def resident_bytes(self) -> int:
-        """How much of the worker's budget for resident artifacts it uses."""
         ...
 
     def lease(
@@ -49,87 +44,69 @@ class ChunkSource(Protocol):
 
 
 class ResidentChunkSource:
-    """The whole artifact, read and verified once, in one registered region."""
+    """The bundles where they were packed: each in registered memory as a whole."""
 
-    def __init__(
-        self, transport: Transport, manifest: ArtifactManifest, files: Mapping[str, Path]
-    ) -> None:
-        """Load everything; an artifact of empty files alone needs no memory.
+    def __init__(self, transport: Transport, bundles: Sequence[Bundle]) -> None:
+        """Register `bundles`, by file index. Empty ones need no memory.
 
         Raises:
-            RegistrationError, ChunkChecksumError, BundleError, ConfigurationError
+            RegistrationError: nothing stays registered.
         """
-        self.resident_bytes = manifest.total_size
-        self._offsets: list[int] = []
-        total = 0
-        for file in manifest.files:
-            self._offsets.append(total)
-            total += file.size
-        self._buffer = allocate(total) if total else None
+        self._bundles = tuple(bundles)
+        self._views = [bundle.view for bundle in bundles]  # keep the pages, whoever closes them
+        self._regions: list[Region | None] = []
         try:
-            self._load(manifest, files)
-            self._region = transport.register(self._buffer.view) if self._buffer else None
+            for view in self._views:
+                self._regions.append(transport.register(view) if view else None)
         except BaseException:
-            if self._buffer:
-                self._buffer.close()
+            self._deregister()
             raise
         self.descriptor = transport.descriptor()
         self._lifetime = Lifetime(self._free)
-
-    def _load(self, manifest: ArtifactManifest, files: Mapping[str, Path]) -> None:
-        bundles = BundleFiles(manifest, files)
-        try:
-            for chunk in manifest.chunks:
-                start = self._offsets[chunk.file_index] + chunk.file_offset
-                assert self._buffer is not None  # a chunk is never empty
-                bundles.read_into(chunk, self._buffer.view[start : start + chunk.length])
-        finally:
-            bundles.close()
 
     def lease(
         self, chunk: ManifestChunk, timeout_seconds: float
     ) -> tuple[RemoteRange, Callable[[], None]]:
         self._lifetime.enter()
-        assert self._region is not None
-        start = self._region.addr + self._offsets[chunk.file_index] + chunk.file_offset
-        return RemoteRange(start, chunk.length), self._lifetime.leave
+        region = self._regions[chunk.file_index]
+        assert region is not None, "a chunk is never empty"
+        return RemoteRange(region.addr + chunk.file_offset, chunk.length), self._lifetime.leave
 
     def close(self) -> None:
         self._lifetime.close()
 
+    def _deregister(self) -> None:
+        for region in self._regions:
+            if region is not None:
+                region.close()
+
     def _free(self) -> None:
-        if self._region is not None:
-            self._region.close()
-        if self._buffer is not None:
-            self._buffer.close()
+        self._deregister()
+        self._views.clear()
+        for bundle in self._bundles:
+            bundle.close()
 
 
 class SlotChunkSource:
     """A few chunk-sized registered buffers, filled from the bundle for every lease."""
 
-    resident_bytes = 0
-
     def __init__(
         self,
         transport: Transport,
         manifest: ArtifactManifest,
-        files: Mapping[str, Path],
+        bundles: Sequence[Bundle],
         slots: int,
     ) -> None:
         """Register `slots` buffers (fewer where there are fewer chunks).
 
         Raises:
-            RegistrationError, BundleError, ConfigurationError
+            RegistrationError
         """
-        self._bundles = BundleFiles(manifest, files)
-        try:
-            largest = max(chunk.length for chunk in manifest.chunks)
-            self._pool = BufferPool(transport, min(slots, len(manifest.chunks)), largest)
-        except BaseException:
-            self._bundles.close()
-            raise
+        self._bundles = tuple(bundles)
+        largest = max(chunk.length for chunk in manifest.chunks)
+        self._pool = BufferPool(transport, min(slots, len(manifest.chunks)), largest)
         self.descriptor = transport.descriptor()
-        self._lifetime = Lifetime(self._bundles.close)
+        self._lifetime = Lifetime(self._free)
 
     def lease(
         self, chunk: ManifestChunk, timeout_seconds: float
@@ -138,7 +115,7 @@ class SlotChunkSource:
         try:
             buffer = self._pool.acquire(timeout_seconds)
             try:
-                self._bundles.read_into(chunk, buffer.view[: chunk.length])
+                self._fill(chunk, buffer.view[: chunk.length])
             except BaseException:
                 self._pool.release(buffer)
                 raise
@@ -152,24 +129,50 @@ class SlotChunkSource:
 
         return RemoteRange(buffer.region.addr, chunk.length), give_back
 
+    def _fill(self, chunk: ManifestChunk, target: memoryview) -> None:
+        bundle, offset = self._bundles[chunk.file_index], chunk.file_offset
+        if isinstance(bundle, Buffer):
+            target[:] = bundle.view[offset : offset + chunk.length]
+            return
+        try:
+            bundle.read_into(offset, target)
+        except OSError as error:
+            raise BundleError(f"a bundle cannot be read: {error.strerror}") from error
+        if crc32c_hex(crc32c(target)) != chunk.checksum:
+            raise ChunkChecksumError(
+                f"chunk {chunk.chunk_index} is not what was sealed: the disk of the bundle root "
+                "gives other bytes",
+                hint="restart the publisher with its bundle root on another disk",
+            )
+
     def close(self) -> None:
         self._lifetime.close()
         self._pool.close()
+
+    def _free(self) -> None:
+        for bundle in self._bundles:
+            bundle.close()
 
 
 def open_chunk_source(
     transport: Transport,
     manifest: ArtifactManifest,
-    files: Mapping[str, Path],
+    bundles: Mapping[str, Bundle],
     *,
-    resident_limit_bytes: int,
     slots: int,
 ) -> ChunkSource:
-    """Serve resident up to `resident_limit_bytes`, else from `slots` buffers.
+    """Serve from where the bundles lie if all are in memory, else from `slots` buffers.
+
+    The source closes `bundles` (by manifest path) at its end.
 
     Raises:
-        RegistrationError, ChunkChecksumError, BundleError, ConfigurationError
+        RegistrationError
+        ConfigurationError: a bundle is missing.
     """
-    if not manifest.chunks or manifest.total_size <= resident_limit_bytes:
-        return ResidentChunkSource(transport, manifest, files)
-    return SlotChunkSource(transport, manifest, files, slots)
+    missing = [file.path for file in manifest.files if file.path not in bundles]
+    if missing:
+        raise ConfigurationError(f"no bundle was given for {missing[0]!r}")
+    in_order = [bundles[file.path] for file in manifest.files]
+    if all(isinstance(bundle, Buffer) or not bundle.length for bundle in in_order):
+        return ResidentChunkSource(transport, in_order)
+    return SlotChunkSource(transport, manifest, in_order, slots)

@@ -6,13 +6,13 @@ import logging
 import threading
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 import grpc
 
 from mx_artifacts.clock import SYSTEM_CLOCK, Clock
 from mx_artifacts.core.manifest import ArtifactManifest, validate_against
 from mx_artifacts.errors import ConfigurationError, TransportError
+from mx_artifacts.memory.buffers import Bundle
 from mx_artifacts.memory.leases import LeaseTable
 from mx_artifacts.observability.events import Event, EventSink, drop
 from mx_artifacts.transport.base import Transport
@@ -87,7 +87,6 @@ class WorkerServer:
         self._catalogue = Catalogue()
         self._leases: Leases = LeaseTable(clock, lease_ttl_seconds, lease_grace_seconds)
         self._stopping = threading.Event()
-        self._resident_lock = threading.Lock()
         self._threads = ThreadPoolExecutor(
             MAX_SESSIONS + MAX_PREPARES + _SPARE_THREADS, thread_name_prefix="mx-worker"
         )
@@ -129,37 +128,28 @@ class WorkerServer:
         mx_source_id: str,
         artifact_id: str,
         manifest: ArtifactManifest,
-        files: Mapping[str, Path],
+        bundles: Mapping[str, Bundle],
         *,
-        resident_budget_bytes: int,
         slots: int,
     ) -> None:
         """Register an artifact's memory, then serve it.
 
         Args:
-            files: the bundle of every manifest path; kept open, or read once when resident.
-            resident_budget_bytes: registered memory for all resident artifacts of this worker;
-                one that does not fit any more is served from `slots` chunk-sized buffers.
+            bundles: the bytes of every manifest path; the worker's from here on, which closes
+                them when they are served no more.
+            slots: how many chunk-sized buffers serve an artifact that does not lie in memory.
 
         Raises:
             ManifestInvalidError, ArtifactIdMismatchError, ConfigurationError (served already),
-            BundleError, ChunkChecksumError, RegistrationError
+            RegistrationError: `bundles` are still the caller's.
         """
         validate_against(manifest, artifact_id)
-        with self._resident_lock:
-            used = sum(served.source.resident_bytes for served in self._catalogue.all())
-            source = open_chunk_source(
-                self._transport,
-                manifest,
-                files,
-                resident_limit_bytes=resident_budget_bytes - used,
-                slots=slots,
-            )
-            try:
-                self._catalogue.add(ServedArtifact(mx_source_id, artifact_id, manifest, source))
-            except BaseException:
-                source.close()
-                raise
+        source = open_chunk_source(self._transport, manifest, bundles, slots=slots)
+        try:
+            self._catalogue.add(ServedArtifact(mx_source_id, artifact_id, manifest, source))
+        except BaseException:
+            source.close()
+            raise
 
     def add_alias(self, alias: str, mx_source_id: str, artifact_id: str) -> None:
         """Serve an artifact that is served already under a second source id, from one memory.

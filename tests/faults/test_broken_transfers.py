@@ -38,7 +38,7 @@ CHUNKS = 6
 
 @pytest.fixture
 def artifact(tmp_path: Path) -> SealedArtifact:
-    return make_artifact(tmp_path / "source", {"artifact.tar": CHUNKS * CHUNK_SIZE})
+    return make_artifact({"artifact.tar": CHUNKS * CHUNK_SIZE})
 
 
 class Target:

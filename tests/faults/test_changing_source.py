@@ -14,11 +14,12 @@ from pathlib import Path
 import pytest
 
 from mx_artifacts.bundle import pack as packing
-from mx_artifacts.bundle.pack import MIN_AGE_SECONDS, PackReport, pack_tree
+from mx_artifacts.bundle.pack import MIN_AGE_SECONDS, PackReport
 from mx_artifacts.bundle.rules import PackRules, first_parts
 from mx_artifacts.bundle.unpack import unpack_bundle
 from mx_artifacts.clock import FakeClock, SystemClock
 from mx_artifacts.errors import SourceChangedError
+from tests.support.packing import pack_to_file
 from tests.support.trees import read_tree, write_tree
 
 BY_DIRECTORY = PackRules(entry_of=first_parts(1))
@@ -72,7 +73,7 @@ def unpacked(bundle: Path) -> dict[str, bytes | None]:
 
 
 def pack(tmp_path: Path, rules: PackRules = BY_DIRECTORY) -> PackReport:
-    return pack_tree(tmp_path / "root", tmp_path / "b.tar", rules)
+    return pack_to_file(tmp_path / "root", tmp_path / "b.tar", rules)
 
 
 def reasons(report: PackReport) -> dict[str, str]:
@@ -206,7 +207,7 @@ def test_waiting_for_many_busy_entries_is_bounded(
             os.utime(root / f"k{i}" / "x")
 
     monkeypatch.setattr(os, "readv", OnRead(touch_all))
-    report = pack_tree(root, tmp_path / "b.tar", BY_DIRECTORY, clock=clock)
+    report = pack_to_file(root, tmp_path / "b.tar", BY_DIRECTORY, clock=clock)
     assert len(report.skipped) + report.file_count == 31
     assert len(report.skipped) > 20
     assert 0 < clock.skipped_seconds <= 2.0
@@ -223,7 +224,7 @@ def test_a_file_must_have_been_left_alone_for_a_while(
     root = write_tree(tmp_path / "root", {"a": b"1"})
     start = (root / "a").stat().st_ctime_ns / 1e9 + age_seconds
     clock = FakeClock(start)
-    assert pack_tree(root, tmp_path / "b.tar", PackRules(), clock=clock).file_count == 1
+    assert pack_to_file(root, tmp_path / "b.tar", PackRules(), clock=clock).file_count == 1
     assert clock.now() - start == pytest.approx(slept_seconds, abs=1e-5)
 
 
@@ -284,7 +285,7 @@ def test_a_writer_that_is_descheduled_between_two_writes_is_waited_for(
     monkeypatch.setattr(packing, "MIN_AGE_SECONDS", MIN_AGE_SECONDS)
     root = write_tree(tmp_path / "root", {"k": {**stamped(1), "kernel.json": b""}})
     clock = DescheduledWriter(root / "k" / "kernel.json")
-    report = pack_tree(root, tmp_path / "b.tar", BY_DIRECTORY, clock=clock)
+    report = pack_to_file(root, tmp_path / "b.tar", BY_DIRECTORY, clock=clock)
     assert report.skipped == ()
     assert check_stamps(tmp_path / "b.tar") == 1
 
@@ -323,7 +324,7 @@ def test_pairs_rewritten_at_every_step_are_consistent_or_left_out(
 
     monkeypatch.setattr(os, "readv", OnRead(rewrite_some, times=40))
     bundle = tmp_path / "b.tar"
-    report = pack_tree(root, bundle, BY_DIRECTORY)
+    report = pack_to_file(root, bundle, BY_DIRECTORY)
     assert check_stamps(bundle) + len(report.skipped) == 8
 
 
@@ -360,7 +361,7 @@ def test_pairs_that_another_thread_moves_in_are_whole(tmp_path: Path) -> None:
     with another_thread(move_in):
         for attempt in range(4):
             bundle = tmp_path / f"{attempt}.tar"
-            pack_tree(root, bundle, rules)
+            pack_to_file(root, bundle, rules)
             assert 2 <= check_stamps(bundle) <= 6  # nobody writes to the last two
 
 
@@ -388,7 +389,7 @@ def test_pairs_that_another_thread_rewrites_in_place_are_as_they_were_at_one_mom
     with another_thread(rewrite):
         for attempt in range(4):
             bundle = tmp_path / f"{attempt}.tar"
-            report = pack_tree(root, bundle, BY_DIRECTORY)
+            report = pack_to_file(root, bundle, BY_DIRECTORY)
             found = unpacked(bundle)
             entries = [path for path, content in found.items() if content is None]
             assert len(entries) + len(report.skipped) == 6

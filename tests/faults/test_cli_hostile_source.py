@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, closing
-from pathlib import Path
 
 import pytest
 
@@ -19,6 +18,7 @@ from mx_artifacts.transport.base import Transport
 from mx_artifacts.transport.registry import create_transport
 from mx_artifacts.worker.server import WorkerServer
 from tests.support import hostile
+from tests.support.artifacts import in_memory_or_file
 from tests.support.install_cases import fill, leftovers, picture
 from tests.support.nodes import IDENTITY, KIND, Cluster
 
@@ -34,7 +34,7 @@ def transport() -> Iterator[Transport]:
 
 
 @pytest.fixture
-def hostile_source(cluster: Cluster, transport: Transport, tmp_path: Path) -> Iterator[Serve]:
+def hostile_source(cluster: Cluster, transport: Transport) -> Iterator[Serve]:
     """Give a function that serves bundles under their manifest paths, as they are."""
     identity = probe_identity(
         get_kind(KIND),
@@ -47,14 +47,9 @@ def hostile_source(cluster: Cluster, transport: Transport, tmp_path: Path) -> It
         def serve(
             bundles: Mapping[str, bytes], source_type: SourceType = SourceType.TILELANG_CACHE
         ) -> None:
-            directory = tmp_path / "hostile"
-            directory.mkdir()
-            files = {}
-            for number, (path, content) in enumerate(bundles.items()):
-                files[path] = directory / str(number)
-                files[path].write_bytes(content)
-            manifest = seal(files, source_type, 4096)
-            bundle = ArtifactBundle(directory, files, manifest, manifest.artifact_id(), ())
+            memory = {path: in_memory_or_file(content) for path, content in bundles.items()}
+            manifest = seal(memory, source_type, 4096)
+            bundle = ArtifactBundle(memory, manifest, manifest.artifact_id(), ())
             client = CentralClient(cluster.env["MX_SERVER_ADDRESS"], timeout_seconds=30)
             stack.enter_context(closing(client))
             server = WorkerServer(transport, host="127.0.0.1", port=0)

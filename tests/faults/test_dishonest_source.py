@@ -53,7 +53,7 @@ def fetch_from_liar(
 
     setattr(Liar, method, answer)
     monkeypatch.setattr("mx_artifacts.worker.server.WorkerService", Liar)
-    artifact = make_artifact(tmp_path / "source", {"artifact.tar": 3 * CHUNK_SIZE}, chunk_size)
+    artifact = make_artifact({"artifact.tar": 3 * CHUNK_SIZE}, chunk_size)
     with serving(artifact, slots=2) as server:
         with pytest.raises(IntegrityError) as caught:
             fetch_artifact(

@@ -32,7 +32,7 @@ def agent() -> Iterator[Transport]:
 
 def test_a_killed_target_frees_its_slot_at_once(tmp_path: Path, agent: Transport) -> None:
     """Its lease would last for an hour, and there is no other slot."""
-    artifact = same_artifact(tmp_path / "source")
+    artifact = same_artifact()
     with (
         serving(
             artifact,
@@ -66,7 +66,7 @@ def test_a_killed_source_is_a_clear_error_with_nothing_left(
     tmp_path: Path, agent: Transport, stalled: bool
 ) -> None:
     """Long before the deadline, and also when a read of it never ends."""
-    artifact = same_artifact(tmp_path / "expected")
+    artifact = same_artifact()
     transport = FaultyTransport(agent, {3: Stall()} if stalled else {})
     arrived, killed = threading.Semaphore(0), threading.Event()
 

@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from mx_artifacts.bundle import pack
-from mx_artifacts.bundle.pack import PackReport, pack_tree
-from mx_artifacts.bundle.unpack import unpack_bundle
+from mx_artifacts.bundle.pack import PackReport
 from mx_artifacts.kinds.registry import get_kind
 from tests.support.triton_writer import (
     BUSY,
@@ -23,6 +22,7 @@ from tests.support.triton_writer import (
     write_group,
     write_groups,
 )
+from tests.support.packing import pack_to_file, unpack_file
 
 TRITON = get_kind("triton")
 
@@ -37,7 +37,7 @@ def _root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def check(bundle: Path, report: PackReport) -> list[set[int]]:
     """Check that each packed group is whole; return the generations of each one's files."""
     out = bundle.with_suffix(".out")
-    unpack_bundle(bundle, out)
+    unpack_file(bundle, out)
     generations = generations_in(out)
     shutil.rmtree(out)
     left_out = {skip.path for skip in report.skipped if "/" not in skip.path}
@@ -48,7 +48,7 @@ def check(bundle: Path, report: PackReport) -> list[set[int]]:
 
 def pack_often(root: Path, times: int) -> list[set[int]]:
     bundle = root.parent / "b.tar"
-    return [g for _ in range(times) for g in check(bundle, pack_tree(root, bundle, TRITON.pack))]
+    return [g for _ in range(times) for g in check(bundle, pack_to_file(root, bundle, TRITON.pack))]
 
 
 def test_groups_rewritten_by_a_thread(root: Path) -> None:
@@ -77,7 +77,7 @@ def test_a_compiler_that_stays_in_the_middle_of_a_group(root: Path) -> None:
     """The group is complete and nothing changes, but its files are of two generations."""
     write_group(root, 0, 1, order=("k.ttir", "k.cubin"))
     bundle = root.parent / "b.tar"
-    report = pack_tree(root, bundle, TRITON.pack)
+    report = pack_to_file(root, bundle, TRITON.pack)
     reasons = {skip.path: skip.reason for skip in report.skipped}
     assert reasons == {key(0): f"k.ttir is newer than {GROUP}: it is being compiled again"}
     assert check(bundle, report) == [{0}] * 3

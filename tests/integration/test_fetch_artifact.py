@@ -21,7 +21,6 @@ from mx_artifacts.transport.base import Transport
 from tests.support.artifacts import (
     CHUNK_SIZE,
     SOURCE_ID,
-    SealedArtifact,
     make_artifact,
     new_agent,
     serving,
@@ -74,7 +73,7 @@ SIZES = {
 def test_bytes_arrive(
     tmp_path: Path, agent: Transport, sizes: dict[str, int], slots: int | None
 ) -> None:
-    artifact = make_artifact(tmp_path / "source", sizes)
+    artifact = make_artifact(sizes)
     with serving(artifact, slots=slots) as server:
         received = fetch(server.endpoint, artifact.artifact_id, agent, tmp_path / "target")
     assert contents(received) == artifact.content
@@ -83,7 +82,7 @@ def test_bytes_arrive(
 
 
 def test_events_add_up(tmp_path: Path, agent: Transport) -> None:
-    artifact = make_artifact(tmp_path / "source", {"artifact.tar": 5 * CHUNK_SIZE + 1})
+    artifact = make_artifact({"artifact.tar": 5 * CHUNK_SIZE + 1})
     events: list[Event] = []
     with serving(artifact) as server:
         fetch(server.endpoint, "", agent, tmp_path / "target", events.append)
@@ -95,14 +94,14 @@ def test_events_add_up(tmp_path: Path, agent: Transport) -> None:
 
 
 def test_a_table_of_many_pages_arrives(tmp_path: Path, agent: Transport) -> None:
-    artifact = make_artifact(tmp_path / "source", {"artifact.tar": 1030}, chunk_size=1)
+    artifact = make_artifact({"artifact.tar": 1030}, chunk_size=1)
     with serving(artifact) as server:
         received = fetch(server.endpoint, artifact.artifact_id, agent, tmp_path / "target")
     assert contents(received) == artifact.content
 
 
 def test_one_agent_may_fetch_twice_at_once_and_again(tmp_path: Path, agent: Transport) -> None:
-    artifact = make_artifact(tmp_path / "source", {"artifact.tar": 20 * CHUNK_SIZE})
+    artifact = make_artifact({"artifact.tar": 20 * CHUNK_SIZE})
     with serving(artifact, slots=2) as server, ThreadPoolExecutor(2) as both:
         for turn in range(2):
             fetches = [
@@ -115,7 +114,7 @@ def test_one_agent_may_fetch_twice_at_once_and_again(tmp_path: Path, agent: Tran
 
 
 def test_sixteen_targets_share_four_slots(tmp_path: Path) -> None:
-    artifact = make_artifact(tmp_path / "source", {"artifact.tar": 24 * CHUNK_SIZE})
+    artifact = make_artifact({"artifact.tar": 24 * CHUNK_SIZE})
     start = threading.Barrier(16)
 
     def target(number: int) -> bool:
@@ -132,7 +131,7 @@ def test_sixteen_targets_share_four_slots(tmp_path: Path) -> None:
 
 
 def test_what_the_source_does_not_have_is_not_found(tmp_path: Path, agent: Transport) -> None:
-    artifact = make_artifact(tmp_path / "source", {"artifact.tar": 1})
+    artifact = make_artifact({"artifact.tar": 1})
     with serving(artifact) as server:
         with pytest.raises(RecordNotFoundError, match=server.endpoint):
             fetch(server.endpoint, "0" * 64, agent, tmp_path / "target")
@@ -149,7 +148,7 @@ def test_nobody_there_names_the_endpoint(tmp_path: Path, agent: Transport) -> No
 
 
 def test_files_in_the_way_stay(tmp_path: Path, agent: Transport) -> None:
-    artifact = make_artifact(tmp_path / "source", {"artifact.tar": 1})
+    artifact = make_artifact({"artifact.tar": 1})
     there = tmp_path / "target" / "artifact.tar"
     there.parent.mkdir()
     there.write_text("mine")
@@ -159,9 +158,6 @@ def test_files_in_the_way_stay(tmp_path: Path, agent: Transport) -> None:
 
 
 def test_only_an_artifact_that_is_its_manifest_is_served(tmp_path: Path) -> None:
-    artifact = make_artifact(tmp_path / "source", {"artifact.tar": 1})
-    wrong = SealedArtifact(artifact.manifest, artifact.content, artifact.files)
+    artifact = make_artifact({"artifact.tar": 1})
     with serving(artifact) as server, pytest.raises(ArtifactIdMismatchError):
-        server.add_artifact(
-            SOURCE_ID, "0" * 64, wrong.manifest, wrong.files, resident_budget_bytes=1, slots=1
-        )
+        server.add_artifact(SOURCE_ID, "0" * 64, artifact.manifest, artifact.bundles(), slots=1)

@@ -17,7 +17,6 @@ import ninja
 import pytest
 
 from mx_artifacts import settings
-from mx_artifacts.bundle.pack import pack_tree
 from mx_artifacts.bundle.rules import no_fault
 from mx_artifacts.clock import SYSTEM_CLOCK
 from mx_artifacts.install.base import ArtifactOrigin, RootInstall, RootReport
@@ -27,6 +26,7 @@ from mx_artifacts.kinds.base import StandingVerdict
 from mx_artifacts.kinds.ninja_program import find_ninja, pending_work
 from mx_artifacts.kinds.registry import get_kind
 from mx_artifacts.kinds.standing import standing_judge
+from tests.support.packing import pack_to_file
 
 FLASHINFER = get_kind("flashinfer")
 SOURCE = "0.7.4/90a/generated/norm/norm.c"
@@ -92,7 +92,7 @@ def move(
     """
     bundle = source.with_name("artifact.tar")
     rules = replace(FLASHINFER.pack, keep_mtimes=keep_mtimes, fault_of=no_fault)
-    pack_tree(source, bundle, rules, clock=SYSTEM_CLOCK)
+    pack_to_file(source, bundle, rules, clock=SYSTEM_CLOCK)
     shutil.rmtree(source)
     between()
     [report] = install_artifact(

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from mx_artifacts.bundle.pack import pack_tree
 from mx_artifacts.bundle.rules import PackRules
 from mx_artifacts.bundle.scan import BundleMember, scan_bundle
 from mx_artifacts.bundle.unpack import unpack_bundle
+from tests.support.packing import pack_to_file
 from tests.support.trees import Tree, read_tree, write_tree
 
 needs_gnu_tar = pytest.mark.skipif(shutil.which("tar") is None, reason="tar is not installed")
@@ -111,7 +111,7 @@ def test_gnu_tar_headers_of_a_file_of_nine_gigabytes(tmp_path: Path, form: str) 
 
 @needs_gnu_tar
 def test_we_write_and_gnu_tar_reads(tmp_path: Path, root: Path) -> None:
-    pack_tree(root, tmp_path / "b.tar", PackRules(keep_mtimes=True))
+    pack_to_file(root, tmp_path / "b.tar", PackRules(keep_mtimes=True))
     (tmp_path / "out").mkdir()
     tar("-xpf", tmp_path / "b.tar", "-C", tmp_path / "out")
     assert read_tree(tmp_path / "out") == read_tree(root)
@@ -145,7 +145,7 @@ def test_the_references_empty_bundle(tmp_path: Path) -> None:
 
 
 def test_we_write_and_python_reads(tmp_path: Path, root: Path) -> None:
-    pack_tree(root, tmp_path / "b.tar", PackRules(keep_mtimes=True))
+    pack_to_file(root, tmp_path / "b.tar", PackRules(keep_mtimes=True))
     with tarfile.open(tmp_path / "b.tar", "r:") as archive:
         names = {info.name: info for info in archive}
         assert set(names) == set(read_tree(root))

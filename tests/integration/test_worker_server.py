@@ -16,8 +16,6 @@ import pytest
 from mx_artifacts.client.worker import WorkerClient
 from mx_artifacts.clock import FakeClock
 from mx_artifacts.errors import (
-    BundleError,
-    ChunkChecksumError,
     ConfigurationError,
     LeaseExpiredError,
     NoFreeSlotError,
@@ -33,6 +31,7 @@ from tests.support.artifacts import (
     CHUNK_SIZE,
     SOURCE_ID,
     SealedArtifact,
+    in_memory_or_file,
     make_artifact,
     new_agent,
     serving,
@@ -41,7 +40,7 @@ from tests.support.artifacts import (
 
 @pytest.fixture
 def artifact(tmp_path: Path) -> SealedArtifact:
-    return make_artifact(tmp_path / "source", {"artifact.tar": 3 * CHUNK_SIZE})
+    return make_artifact({"artifact.tar": 3 * CHUNK_SIZE})
 
 
 @pytest.fixture
@@ -164,22 +163,13 @@ def test_wrong_requests_are_refused(
 def test_an_empty_id_needs_a_single_artifact(
     tmp_path: Path, server: WorkerServer, clients: Callable[[], WorkerClient]
 ) -> None:
-    other = make_artifact(tmp_path / "other", {"artifact.tar": 1})
-    server.add_artifact(
-        SOURCE_ID, other.artifact_id, other.manifest, other.files, resident_budget_bytes=1, slots=1
-    )
+    other = make_artifact({"artifact.tar": 1})
+    server.add_artifact(SOURCE_ID, other.artifact_id, other.manifest, other.bundles(), slots=1)
     with pytest.raises(RemoteError, match="name one"):
         clients().header(SOURCE_ID, "")
     assert clients().header(SOURCE_ID, other.artifact_id).total_size == 1
     with pytest.raises(ConfigurationError, match="already"):
-        server.add_artifact(
-            SOURCE_ID,
-            other.artifact_id,
-            other.manifest,
-            other.files,
-            resident_budget_bytes=1,
-            slots=1,
-        )
+        server.add_artifact(SOURCE_ID, other.artifact_id, other.manifest, other.bundles(), slots=1)
 
 
 def test_pages_hold_what_was_asked_for(server: WorkerServer) -> None:
@@ -200,44 +190,28 @@ def test_pages_hold_what_was_asked_for(server: WorkerServer) -> None:
         assert caught.value.code() is grpc.StatusCode.NOT_FOUND
 
 
-def test_a_bundle_that_changed_is_never_served(
-    artifact: SealedArtifact, clients: Callable[[], WorkerClient]
+def test_a_bundle_that_its_disk_gives_back_wrong_is_never_served(
+    tmp_path: Path, artifact: SealedArtifact
 ) -> None:
-    file = artifact.files["/bundle/artifact.tar"]
-    with file.open("r+b") as bundle:
-        bundle.seek(CHUNK_SIZE)
-        bundle.write(b"changed")
-        bundle.truncate(2 * CHUNK_SIZE)
-    client = clients()
-    client.release_chunk(SOURCE_ID, artifact.artifact_id, prepare(client, artifact, 0))
-    for index in (1, 2):
-        with pytest.raises(RemoteError, match="changed after it was sealed"):
-            prepare(client, artifact, index)
-    prepare(client, artifact, 0)  # and the slot is free again
+    bundles = artifact.bundles(in_files=tmp_path)
+    bundles["/bundle/artifact.tar"].view[CHUNK_SIZE : CHUNK_SIZE + 7] = b"changed"
+    with (
+        serving(artifact, slots=2, bundles=bundles) as server,
+        WorkerClient(server.endpoint, timeout_seconds=20) as client,
+    ):
+        client.release_chunk(SOURCE_ID, artifact.artifact_id, prepare(client, artifact, 0))
+        with pytest.raises(RemoteError, match="not what was sealed"):
+            prepare(client, artifact, 1)
+        prepare(client, artifact, 0)  # and the slot is free again
 
 
-def test_a_resident_bundle_is_checked_when_it_is_loaded(artifact: SealedArtifact) -> None:
-    artifact.files["/bundle/artifact.tar"].write_bytes(b"other")
-    with pytest.raises(ChunkChecksumError), serving(artifact):
+def test_a_bundle_that_is_missing(artifact: SealedArtifact) -> None:
+    bundles = {"/bundle/other.tar": in_memory_or_file(b"x")}
+    with (
+        pytest.raises(ConfigurationError, match=r"artifact\.tar"),
+        serving(artifact, bundles=bundles),
+    ):
         pass
-    artifact.files["/bundle/artifact.tar"].unlink()
-    with pytest.raises(BundleError, match=r"artifact\.tar"), serving(artifact):
-        pass
-
-
-def test_the_resident_budget_is_shared(tmp_path: Path, artifact: SealedArtifact) -> None:
-    with serving(artifact) as server:
-        other = make_artifact(tmp_path / "other", {"artifact.tar": 2 * CHUNK_SIZE})
-        server.add_artifact(
-            SOURCE_ID,
-            other.artifact_id,
-            other.manifest,
-            other.files,
-            resident_budget_bytes=4 * CHUNK_SIZE,
-            slots=1,
-        )
-        used = [served.source.resident_bytes for served in server._catalogue.all()]
-    assert used == [3 * CHUNK_SIZE, 0]
 
 
 def test_removed_artifacts_stay_readable_while_leased(

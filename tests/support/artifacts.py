@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import random
+import tempfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +20,7 @@ from mx_artifacts.core.manifest import (
     ManifestChunk,
     ManifestFile,
 )
+from mx_artifacts.memory.buffers import Buffer, Bundle, FileBuffer
 from mx_artifacts.transport.base import Transport
 from mx_artifacts.transport.inproc import InprocTransport
 from mx_artifacts.worker.server import WorkerServer
@@ -30,15 +32,18 @@ _numbers = itertools.count()
 
 @dataclass(frozen=True)
 class SealedArtifact:
-    """An artifact with its bytes, in memory and in files."""
+    """An artifact with its bytes, by manifest path."""
 
     manifest: ArtifactManifest
     content: Mapping[str, bytes]
-    files: Mapping[str, Path]
 
     @property
     def artifact_id(self) -> str:
         return self.manifest.artifact_id()
+
+    def bundles(self, in_files: Path | None = None) -> dict[str, Bundle]:
+        """Return what a source serves: in memory, or in unnamed files in a directory."""
+        return {path: in_memory_or_file(data, in_files) for path, data in self.content.items()}
 
     def header(self, **changes: Any) -> ArtifactHeader:
         """Return what an honest source says, with `changes`."""
@@ -76,17 +81,20 @@ def make_manifest(content: Mapping[str, bytes], chunk_size: int = CHUNK_SIZE) ->
     return ArtifactManifest(SourceType.TRITON_CACHE, chunk_size, files, chunks)
 
 
-def make_artifact(
-    directory: Path, sizes: Mapping[str, int], chunk_size: int = CHUNK_SIZE
-) -> SealedArtifact:
-    """Write bundles of random bytes, `sizes` by name, below `directory` and seal them."""
-    directory.mkdir(parents=True, exist_ok=True)
+def in_memory_or_file(content: bytes, directory: Path | None = None) -> Bundle:
+    """Return memory, or an unnamed file in `directory`, that holds `content`."""
+    length = max(1, len(content))
+    bundle = Buffer(length) if directory is None else FileBuffer(directory, length)
+    bundle.cut(len(content))
+    bundle.view[:] = content
+    return bundle
+
+
+def make_artifact(sizes: Mapping[str, int], chunk_size: int = CHUNK_SIZE) -> SealedArtifact:
+    """Seal bundles of random bytes, `sizes` by name."""
     rng = random.Random(repr(sorted(sizes.items())))
     content = {f"/bundle/{name}": rng.randbytes(size) for name, size in sizes.items()}
-    files = {path: directory / path.rpartition("/")[2] for path in content}
-    for path, file in files.items():
-        file.write_bytes(content[path])
-    return SealedArtifact(make_manifest(content, chunk_size), content, files)
+    return SealedArtifact(make_manifest(content, chunk_size), content)
 
 
 def new_agent(role: str) -> InprocTransport:
@@ -99,10 +107,15 @@ def serving(
     artifact: SealedArtifact,
     *,
     slots: int | None = None,
+    bundles: Mapping[str, Bundle] | None = None,
     transport: Transport | None = None,
     **options: Any,
 ) -> Iterator[WorkerServer]:
-    """Serve `artifact` on a free port, resident, or from `slots`; nothing is left behind."""
+    """Serve `artifact` on a free port, resident, or from `slots`; nothing is left behind.
+
+    `bundles` are its bytes, where they are not made here.
+    """
+    in_files = Path(tempfile.gettempdir()) if slots else None
     agent = transport or new_agent("source")
     server = WorkerServer(agent, host="127.0.0.1", port=0, **options)
     try:
@@ -110,8 +123,7 @@ def serving(
             SOURCE_ID,
             artifact.artifact_id,
             artifact.manifest,
-            artifact.files,
-            resident_budget_bytes=0 if slots else 1 << 30,
+            bundles or artifact.bundles(in_files),
             slots=slots or 1,
         )
         server.start()

@@ -29,9 +29,9 @@ def new_nixl_agent(role: str) -> Transport:
     return create_transport("nixl", f"{role}-{uuid.uuid4().hex}")
 
 
-def same_artifact(directory: Path) -> SealedArtifact:
+def same_artifact() -> SealedArtifact:
     """Return an artifact that is equal in every process."""
-    return make_artifact(directory, {"artifact.tar": CHUNKS * CHUNK_SIZE})
+    return make_artifact({"artifact.tar": CHUNKS * CHUNK_SIZE})
 
 
 class TransferProcess:
@@ -77,7 +77,7 @@ def _say(**values: Any) -> None:
 
 
 def _source(directory: str) -> None:
-    artifact = same_artifact(Path(directory))
+    artifact = same_artifact()
     with serving(artifact, slots=2, transport=new_nixl_agent("source")) as server:
         _say(endpoint=server.endpoint)
         sys.stdin.read()

@@ -1,4 +1,3 @@
-import tempfile
 from pathlib import Path
 
 import pytest
@@ -10,13 +9,13 @@ from mx_artifacts.core.chunks import expected_chunks
 from mx_artifacts.core.digest import crc32c, crc32c_hex
 from mx_artifacts.core.identity import SourceType
 from mx_artifacts.core.manifest import validate_against
-from mx_artifacts.errors import BundleError, ConfigurationError, ManifestInvalidError
+from mx_artifacts.errors import ConfigurationError, ManifestInvalidError
+from tests.support.artifacts import in_memory_or_file
 
 
-def test_the_worked_example_of_the_wire_facts(tmp_path: Path) -> None:
-    bundle = tmp_path / "b"
-    bundle.write_bytes(b"hello world!")
-    manifest = seal({"/bundle/artifact.tar": bundle}, SourceType.TRITON_CACHE, 5)
+def test_the_worked_example_of_the_wire_facts() -> None:
+    bundles = {"/bundle/artifact.tar": in_memory_or_file(b"hello world!")}
+    manifest = seal(bundles, SourceType.TRITON_CACHE, 5)
     assert manifest.files[0].checksum == "49cb5777"
     assert [chunk.checksum for chunk in manifest.chunks] == ["9a71bb4c", "0c241843", "eda13ed5"]
     assert manifest.artifact_id() == (
@@ -35,12 +34,8 @@ def test_the_worked_example_of_the_wire_facts(tmp_path: Path) -> None:
 def test_tables_are_those_of_the_chunk_arithmetic(
     contents: dict[str, bytes], chunk_size: int
 ) -> None:
-    with tempfile.TemporaryDirectory() as directory:
-        bundles = {}
-        for index, (path, content) in enumerate(contents.items()):
-            bundles[path] = Path(directory, str(index))
-            bundles[path].write_bytes(content)
-        manifest = seal(bundles, SourceType.TILELANG_CACHE, chunk_size)
+    bundles = {path: in_memory_or_file(content) for path, content in contents.items()}
+    manifest = seal(bundles, SourceType.TILELANG_CACHE, chunk_size)
 
     validate_against(manifest, manifest.artifact_id())
     paths = sorted(contents)
@@ -59,10 +54,10 @@ def test_tables_are_those_of_the_chunk_arithmetic(
         assert chunk.checksum == crc32c_hex(crc32c(part))
 
 
-def test_chunks_longer_than_a_read_block(tmp_path: Path) -> None:
+def test_a_bundle_in_a_file(tmp_path: Path) -> None:
     content = bytes(range(256)) * (10 * 1024)  # 2.5 MiB
-    (tmp_path / "b").write_bytes(content)
-    manifest = seal({"/b": tmp_path / "b"}, SourceType.TRITON_CACHE, 2 << 20)
+    bundles = {"/b": in_memory_or_file(content, tmp_path)}
+    manifest = seal(bundles, SourceType.TRITON_CACHE, 2 << 20)
     assert manifest.files[0].checksum == crc32c_hex(crc32c(content))
     assert [chunk.checksum for chunk in manifest.chunks] == [
         crc32c_hex(crc32c(content[: 2 << 20])),
@@ -71,21 +66,15 @@ def test_chunks_longer_than_a_read_block(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("chunk_size", [0, -1, (4 << 30) + 1])
-def test_chunk_sizes_out_of_bounds(tmp_path: Path, chunk_size: int) -> None:
+def test_chunk_sizes_out_of_bounds(chunk_size: int) -> None:
     with pytest.raises(ConfigurationError, match="chunk size"):
-        seal({"/b": tmp_path / "b"}, SourceType.TRITON_CACHE, chunk_size)
-
-
-def test_a_bundle_that_is_missing(tmp_path: Path) -> None:
-    with pytest.raises(BundleError, match="cannot be read"):
-        seal({"/b": tmp_path / "missing"}, SourceType.TRITON_CACHE, 5)
+        seal({"/b": in_memory_or_file(b"x")}, SourceType.TRITON_CACHE, chunk_size)
 
 
 @pytest.mark.parametrize("path", ["relative", "/a/../b", "/a//b", "/"])
-def test_manifest_paths_are_validated(tmp_path: Path, path: str) -> None:
-    (tmp_path / "b").write_bytes(b"x")
+def test_manifest_paths_are_validated(path: str) -> None:
     with pytest.raises(ManifestInvalidError):
-        seal({path: tmp_path / "b"}, SourceType.TRITON_CACHE, 5)
+        seal({path: in_memory_or_file(b"x")}, SourceType.TRITON_CACHE, 5)
 
 
 def test_no_bundles_are_no_artifact() -> None:

@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mx_artifacts.bundle.pack import pack_tree
 from mx_artifacts.bundle.rules import PackRules
 from mx_artifacts.bundle.scan import BundleLimits
 from mx_artifacts.bundle.unpack import unpack_bundle
 from mx_artifacts.clock import FakeClock
 from mx_artifacts.errors import BundleError, InstallError, NoSpaceError
 from tests.support import hostile
+from tests.support.packing import pack_to_file
 from tests.support.trees import Tree, read_tree, trees, write_tree
 
 
@@ -34,7 +34,7 @@ def test_round_trip_of_arbitrary_trees(tree: Tree, modes: list[int]) -> None:
         for (path, content), mode in zip(read_tree(root).items(), cycle(modes), strict=False):
             (root / path).chmod(mode | (0o700 if content is None else 0o400))
         rules = PackRules(keep_mtimes=True)
-        report = pack_tree(root, directory / "b", rules, clock=FakeClock())
+        report = pack_to_file(root, directory / "b", rules, clock=FakeClock())
         members = unpack_bundle(directory / "b", directory / "out")
         assert report.skipped == ()
         assert read_tree(directory / "out") == read_tree(root)
@@ -45,7 +45,7 @@ def test_round_trip_of_arbitrary_trees(tree: Tree, modes: list[int]) -> None:
             if not member.is_dir:
                 assert after.st_mtime_ns == before.st_mtime_ns
         # A node that has fetched an artifact publishes the same one.
-        pack_tree(directory / "out", directory / "again", rules, clock=FakeClock())
+        pack_to_file(directory / "out", directory / "again", rules, clock=FakeClock())
         assert (directory / "again").read_bytes() == (directory / "b").read_bytes()
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from mx_artifacts.bundle.pack import PackReport, pack_tree
+from mx_artifacts.bundle.pack import PackReport
 from mx_artifacts.clock import FakeClock
 from mx_artifacts.errors import NothingToPublishError
 from mx_artifacts.kinds.base import CacheKind
@@ -34,6 +34,7 @@ from tests.support.kind_trees import (
     make_tree,
     shared_library,
 )
+from tests.support.packing import pack_to_file
 
 AN_HOUR = 3600.0
 NORM = "0.7.4/90a/cached_ops/norm"
@@ -47,7 +48,7 @@ BINARY = f"0.1.15/cuda-binaries/{SHA}"
 def pack(kind: CacheKind, root: Path, age_seconds: float = AN_HOUR) -> PackReport:
     """Pack `root` as it will be when it has not changed for `age_seconds`; waits take no time."""
     clock = FakeClock(time.time() + age_seconds)
-    return pack_tree(root, root.parent / "b.tar", kind.pack, clock=clock)
+    return pack_to_file(root, root.parent / "b.tar", kind.pack, clock=clock)
 
 
 def cut(path: Path) -> None:
@@ -376,7 +377,7 @@ def test_a_group_that_is_committed_while_it_is_waited_for_is_shipped(tmp_path: P
                 (root / KEY / "__grp__block.json").write_text(json.dumps(group))
 
     clock = Committing(time.time() + 0.1)
-    report = pack_tree(root, tmp_path / "b.tar", get_kind("triton").pack, clock=clock)
+    report = pack_to_file(root, tmp_path / "b.tar", get_kind("triton").pack, clock=clock)
     assert (report.file_count, report.skipped) == (2, ())
 
 
@@ -387,7 +388,7 @@ def test_times_in_any_order_matter_only_while_a_group_is_young(tmp_path: Path) -
     age(root / KEY / "__grp__block.json")
     assert pack(triton, root).skipped[0].reason.startswith("excluded by")
     clock = FakeClock(time.time() + 0.1)
-    report = pack_tree(root, tmp_path / "b.tar", triton.pack, clock=clock)
+    report = pack_to_file(root, tmp_path / "b.tar", triton.pack, clock=clock)
     assert report.file_count == 4  # after having waited until it was a second old
     aged_seconds = clock.now() - (root / KEY / "__grp__block.json").stat().st_ctime
     assert aged_seconds > 1.0 - 1e-5  # a time of today as a float is exact to 2.4e-7 s
@@ -430,13 +431,17 @@ def test_the_interpreters_own_libraries_pass() -> None:
     """Real linkers' output: what ELF rules of ours would wrongly refuse."""
     import _json
 
-    from mx_artifacts.bundle.entry import EntryFile, EntryView, bundle_content
+    from mx_artifacts.bundle.entry import EntryFile, EntryView
     from mx_artifacts.kinds.commits import binary_fault
 
     library = Path(getattr(_json, "__file__", None) or os.path.realpath("/proc/self/exe"))
-    with library.open("rb") as file:
-        size = library.stat().st_size
-        for length, fault in ((size, None), (size - 1, "x.so is cut short")):
-            files, content = {"x.so": EntryFile(length, 0)}, bundle_content(file)
-            view = EntryView("x.so", files, content=content, root="/", age_seconds=AN_HOUR)
-            assert binary_fault(view) == fault
+    whole = library.read_bytes()
+    for length, fault in ((len(whole), None), (len(whole) - 1, "x.so is cut short")):
+        view = EntryView(
+            "x.so",
+            {"x.so": EntryFile(length, 0)},
+            content=lambda _path, count, offset: whole[offset : offset + count],
+            root="/",
+            age_seconds=AN_HOUR,
+        )
+        assert binary_fault(view) == fault

@@ -14,7 +14,7 @@ from tests.support.artifacts import SealedArtifact, make_artifact
 
 @pytest.fixture
 def artifact(tmp_path: Path) -> SealedArtifact:
-    return make_artifact(tmp_path / "source", {"artifact.tar": 5000, "empty.tar": 0})
+    return make_artifact({"artifact.tar": 5000, "empty.tar": 0})
 
 
 def _staged(directory: Path, artifact: SealedArtifact) -> StagedFiles:

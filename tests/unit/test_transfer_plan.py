@@ -27,7 +27,7 @@ Chunks = tuple[ManifestChunk, ...]
 
 @pytest.fixture
 def artifact(tmp_path: Path) -> SealedArtifact:
-    return make_artifact(tmp_path, {"artifact.tar": 2 * CHUNK_SIZE + 5, "autotune.tar": 7})
+    return make_artifact({"artifact.tar": 2 * CHUNK_SIZE + 5, "autotune.tar": 7})
 
 
 def test_honest_tables_become_the_manifest(artifact: SealedArtifact) -> None:

@@ -228,9 +228,9 @@ def _settings(context: click.Context, serving: Mapping[str, Any]) -> PublisherSe
         node_rank=serving["node_rank"],
         chunk_size_bytes=serving["chunk_size"],
         lease_ttl_seconds=settings.LEASE_TTL.read(),
+        resident_budget_bytes=settings.RESIDENT_BUDGET.read(),
         limits=ServingLimits(
             slots=serving["slots"],
-            resident_budget_bytes=settings.RESIDENT_BUDGET.read(),
             heartbeat_interval_seconds=settings.HEARTBEAT_INTERVAL.read(),
         ),
         pod=PodIdentity(

@@ -1,0 +1,68 @@
+"""Where each member of a bundle lies, known before a byte of it is read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from mx_artifacts.bundle.headers import END_OF_ARCHIVE, encode_member, padding_bytes, safe_mode
+from mx_artifacts.bundle.rules import PackRules
+from mx_artifacts.bundle.tree import SourceMember, SourceTree
+
+
+@dataclass(frozen=True, slots=True)
+class EntryLayout:
+    """An entry's members and their headers, one after the other, `length` bytes in all."""
+
+    entry: str
+    members: tuple[SourceMember, ...]
+    headers: tuple[bytes, ...]
+    length: int
+
+    def content_offsets(self) -> Iterator[tuple[SourceMember, bytes, int]]:
+        """Yield each member, its header, and where its content begins [bytes from the entry's]."""
+        offset = 0
+        for member, header in zip(self.members, self.headers, strict=True):
+            offset += len(header)
+            yield member, header, offset
+            offset += _content_bytes(member)
+
+
+def lay_out(tree: SourceTree, rules: PackRules) -> list[EntryLayout]:
+    """Lay out a tree's entries in the order of their first members."""
+    entries: dict[str, list[SourceMember]] = {}
+    for member in tree.members:
+        entries.setdefault(rules.entry_of(member.path), []).append(member)
+    return [lay_out_entry(entry, members, rules) for entry, members in entries.items()]
+
+
+def lay_out_entry(entry: str, members: Sequence[SourceMember], rules: PackRules) -> EntryLayout:
+    """Lay out one entry."""
+    headers = tuple(_header(member, rules) for member in members)
+    length = sum(map(len, headers)) + sum(map(_content_bytes, members))
+    return EntryLayout(entry, tuple(members), headers, length)
+
+
+def bundle_bytes(layouts: Sequence[EntryLayout]) -> int:
+    """Return the size of a bundle of these entries."""
+    return sum(layout.length for layout in layouts) + len(END_OF_ARCHIVE)
+
+
+def _content_bytes(member: SourceMember) -> int:
+    return 0 if member.is_dir else member.stamp.size + padding_bytes(member.stamp.size)
+
+
+def _header(member: SourceMember, rules: PackRules) -> bytes:
+    stamp = member.stamp
+    if member.is_dir:
+        # A directory's time says when a name in it changed, locks included; that is nothing a
+        # reader of the cache looks at, and would make equal trees differ.
+        mode = safe_mode(stamp.mode, is_dir=True)
+        return encode_member(member.path, is_dir=True, size=0, mode=mode, mtime_ns=0)
+    return encode_member(
+        member.path,
+        is_dir=False,
+        size=stamp.size,
+        mode=safe_mode(stamp.mode, is_dir=False),
+        mtime_ns=stamp.mtime_ns if rules.keep_mtimes else 0,
+    )

@@ -1,0 +1,26 @@
+"""The memory that a bundle is packed into: what this room asks of whoever lends it."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+
+class BundleMemory(Protocol):
+    """Writable bytes, zero at first, that one bundle lies in. Any thread."""
+
+    @property
+    def view(self) -> memoryview:
+        """All of it."""
+        ...
+
+    def written(self, offset: int, length: int) -> None:
+        """Hear that this range is as it will stay, so that its pages may leave the memory."""
+        ...
+
+    def cut(self, length: int) -> None:
+        """Keep the first `length` bytes only."""
+        ...
+
+    def close(self) -> None:
+        """Free it. Idempotent."""
+        ...

@@ -1,0 +1,46 @@
+"""Where entries lie in a bundle's memory, and how they close ranks when one falls out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from mx_artifacts.bundle.layout import EntryLayout
+
+
+@dataclass(eq=False)
+class Place:
+    """An entry that was read into `space`: bytes of the bundle from `start` on, or its own."""
+
+    layout: EntryLayout
+    start: int | None
+    space: memoryview
+    checksums: tuple[int, ...] = ()
+
+
+def close_ranks(places: Sequence[Place], target: memoryview, *, in_target: bool) -> None:
+    """Bring `places` into `target`, one after the other in their order, and update them.
+
+    With `in_target` the spaces that have a start are parts of `target`, in this order.
+    """
+    starts: list[int] = []
+    end = 0
+    for place in places:
+        starts.append(end)
+        end += place.layout.length
+    moves = [(place, start) for place, start in zip(places, starts, strict=True)]
+    inside = [(p, s) for p, s in moves if in_target and p.start is not None and p.start != s]
+    outside = [(p, s) for p, s in moves if not in_target or p.start is None]
+    # No two may overwrite each other: down in ascending order, up in descending order, and last
+    # what comes from elsewhere. Slices of one buffer are copied as by memmove.
+    down = [(place, start) for place, start in inside if start < _start(place)]
+    up = [(place, start) for place, start in reversed(inside) if start > _start(place)]
+    for place, start in (*down, *up, *outside):
+        space = target[start : start + place.layout.length]
+        space[:] = place.space
+        place.space, place.start = space, start
+
+
+def _start(place: Place) -> int:
+    assert place.start is not None
+    return place.start
