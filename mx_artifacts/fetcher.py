@@ -8,13 +8,13 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
+from mx_artifacts.artifacts.bundle_root import check_bundle_root
 from mx_artifacts.artifacts.discover import RootObjection, candidate_sources, no_objection
 from mx_artifacts.artifacts.factories import transfer_of_kind
 from mx_artifacts.artifacts.group_member import GroupMember, GroupWanted
 from mx_artifacts.artifacts.protocol import ArtifactSourceEndpoint
 from mx_artifacts.artifacts.tarred import DEFAULT_LOCK_TIMEOUT_SECONDS, TarredP2PArtifactTransfer
 from mx_artifacts.artifacts.turn import turn_to_fetch
-from mx_artifacts.artifacts.workspace import check_bundle_root
 from mx_artifacts.client.central import CentralClient
 from mx_artifacts.clock import SYSTEM_CLOCK, Clock
 from mx_artifacts.core.identity import SourceIdentity
@@ -42,7 +42,7 @@ class FetcherSettings:
     """How a fetcher fetches.
 
     Attributes:
-        bundle_root: staging of received bundles; default: MX_ARTIFACT_BUNDLE_ROOT.
+        bundle_root: where processes of this node take turns; default: MX_ARTIFACT_BUNDLE_ROOT.
         timeout_seconds: budget for receiving from one source.
         max_inflight_chunks: chunks that are read at once, each in a registered buffer.
         lock_timeout_seconds: how long to wait for another installer of the same root, both

@@ -227,7 +227,7 @@ BUNDLE_ROOT = _setting(
     "MX_ARTIFACT_BUNDLE_ROOT",
     _bundle_root,
     parse_path,
-    "staging of bundles",
+    "where bundles lie that exceed the memory, and processes of one node take turns",
     default_text="$TMPDIR/modelexpress-artifacts; with -UID for users other than root",
 )
 STATE_DIR = _setting(

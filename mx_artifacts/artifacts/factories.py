@@ -77,7 +77,7 @@ class ArtifactTransferFactory(Protocol):
         Args:
             source_root: where a source reads the cache; default: by the kind's rules.
             target_root: where a target installs it; default: by the kind's rules.
-            bundle_root: staging of bundles; default: MX_ARTIFACT_BUNDLE_ROOT.
+            bundle_root: for bundles that exceed the memory; default: MX_ARTIFACT_BUNDLE_ROOT.
             chunk_size: bytes; default: MX_ARTIFACT_TRANSFER_CHUNK_SIZE.
             additional_roots: further directories of the same artifact. When neither roots nor
                 these are given, they are the kind's own further roots, but for those that are

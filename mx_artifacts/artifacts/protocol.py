@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from mx_artifacts.artifacts.workspace import remove_workspace
 from mx_artifacts.bundle.pack import PackReport
 from mx_artifacts.client.central import CentralClient
 from mx_artifacts.core.identity import SourceIdentity, SourceType
 from mx_artifacts.core.manifest import ArtifactManifest
 from mx_artifacts.core.sources import ArtifactSummary
 from mx_artifacts.install.base import InstallReport
+from mx_artifacts.install.staging import Staging
 from mx_artifacts.memory.buffers import Bundle
 from mx_artifacts.transport.base import Transport
 
@@ -86,19 +86,16 @@ class ArtifactSourceEndpoint:
 
 @dataclass(frozen=True)
 class StagedArtifact:
-    """A verified artifact on the target's disk, not yet installed.
+    """A verified artifact on the target's disk, not yet installed: one staged tree a root."""
 
-    `files` maps logical manifest paths to bundles below `directory`.
-    """
-
-    directory: Path
-    files: Mapping[str, Path]
+    stagings: tuple[Staging, ...]
     manifest: ArtifactManifest
     source: ArtifactSourceEndpoint
 
     def close(self) -> None:
-        """Remove the staged files. Idempotent."""
-        remove_workspace(self.directory)
+        """Remove what is staged. Idempotent."""
+        for staging in self.stagings:
+            staging.close()
 
 
 class P2PArtifactTransfer(Protocol):

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from mx_artifacts import settings
+from mx_artifacts.artifacts.bundle_root import check_bundle_root
 from mx_artifacts.artifacts.discover import OrderCandidates, candidate_sources, no_objection
 from mx_artifacts.artifacts.protocol import (
     DEFAULT_MAX_INFLIGHT_CHUNKS,
@@ -18,21 +19,18 @@ from mx_artifacts.artifacts.protocol import (
     PackedRoot,
     StagedArtifact,
 )
+from mx_artifacts.artifacts.receive import RootReceiver, WantedBundle
 from mx_artifacts.artifacts.root_labels import root_objection
-from mx_artifacts.artifacts.workspace import check_bundle_root, make_workspace, remove_workspace
 from mx_artifacts.bundle.pack import PackedTree, pack_tree
 from mx_artifacts.bundle.seal import seal
 from mx_artifacts.bundle.standing import count_entries
 from mx_artifacts.client.central import CentralClient
 from mx_artifacts.core.chunks import DEFAULT_CHUNK_SIZE_BYTES
-from mx_artifacts.core.digest import crc32c, crc32c_hex
 from mx_artifacts.core.identity import SourceIdentity, SourceType
 from mx_artifacts.core.sources import WorkerRecord
 from mx_artifacts.errors import (
     ConfigurationError,
     InstallError,
-    InstallVerificationError,
-    ManifestInvalidError,
     MxArtifactsError,
     RegistrationError,
     TransferFailedError,
@@ -47,10 +45,9 @@ from mx_artifacts.install.base import (
 )
 from mx_artifacts.install.installer import install_artifact
 from mx_artifacts.install.present import find_installed
-from mx_artifacts.install.space import os_errors_translated
 from mx_artifacts.install.workspace import check_target
 from mx_artifacts.kinds.base import CacheKind
-from mx_artifacts.kinds.registry import kind_of, name_of_type
+from mx_artifacts.kinds.registry import kind_of
 from mx_artifacts.kinds.standing import standing_judge
 from mx_artifacts.memory.budget import BundleBudget
 from mx_artifacts.memory.buffers import Bundle
@@ -60,7 +57,6 @@ from mx_artifacts.transport.base import Transport
 
 PRIMARY_BUNDLE_NAME = "artifact.tar"
 DEFAULT_LOCK_TIMEOUT_SECONDS = 60.0
-_BLOCK_BYTES = 1024 * 1024
 
 # Failures of this node: another source would meet them too.
 _OURS = (ConfigurationError, InstallError, RegistrationError, TransportUnavailableError)
@@ -110,6 +106,7 @@ class TarredP2PArtifactTransfer:
 
     def prepare_source(self) -> ArtifactBundle:
         """Seal the source roots; see `P2PArtifactTransfer.prepare_source`."""
+        check_bundle_root(self.bundle_root)
         memory = self.memory or BundleBudget(settings.RESIDENT_BUDGET.read(), self.bundle_root)
         packed: list[PackedRoot] = []
         bundles: dict[str, Bundle] = {}
@@ -187,24 +184,22 @@ class TarredP2PArtifactTransfer:
         max_inflight_chunks: int = DEFAULT_MAX_INFLIGHT_CHUNKS,
     ) -> StagedArtifact:
         """Fetch from a discovered source."""
-        directory = make_workspace(self.bundle_root, "fetch", self.name)
+        receiver = RootReceiver(self._wanted_bundles(), self.mx_source_type)
         try:
-            received = fetch_artifact(
+            manifest = fetch_artifact(
                 source.worker_grpc_endpoint,
                 source.mx_source_id,
                 source.artifact_id,
                 transport,
-                directory,
+                receiver,
                 timeout_seconds=timeout,
                 max_inflight_chunks=max_inflight_chunks,
                 events=self.events,
             )
-            staged = StagedArtifact(directory, received.files, received.manifest, source)
-            self._root_bundles(staged)
         except BaseException:
-            remove_workspace(directory)
+            receiver.close()
             raise
-        return staged
+        return StagedArtifact(receiver.stagings, manifest, source)
 
     def discover_and_transfer(
         self,
@@ -278,60 +273,39 @@ class TarredP2PArtifactTransfer:
             f"no source delivered artifact {self.name!r}: {listed}", attempts=attempts
         )
 
-    def _root_bundles(self, staged: StagedArtifact) -> list[tuple[ArtifactCacheRoot, Path]]:
-        """Pair each root with its bundle, by the last part of the manifest path.
-
-        Raises:
-            ManifestInvalidError: a bundle belongs to no root, or a root has no bundle.
-        """
-        if staged.manifest.mx_source_type is not self.mx_source_type:
-            raise ManifestInvalidError(
-                f"artifact {staged.source.artifact_id} is of kind "
-                f"{name_of_type(staged.manifest.mx_source_type)}, not "
-                f"{name_of_type(self.mx_source_type)}"
+    def _wanted_bundles(self) -> list[WantedBundle]:
+        """Return the bundles of an artifact, and how those that are wanted are installed."""
+        kind = self.cache_kind
+        return [
+            WantedBundle(
+                self._bundle_name(root),
+                root.optional,
+                None
+                if root.off
+                else RootInstall(
+                    root.name,
+                    root.target_root,
+                    kind.install_entry_of,
+                    kind.fixups,
+                    keep_mtimes=kind.pack.keep_mtimes,
+                    judge=standing_judge(kind),
+                    appear_whole=kind.appear_whole,
+                ),
             )
-        bundles = {path.rsplit("/", 1)[-1]: file for path, file in staged.files.items()}
-        pairs = []
-        for root in self.roots:
-            bundle = bundles.pop(self._bundle_name(root), None)
-            if bundle is not None and not root.off:
-                pairs.append((root, bundle))
-            elif bundle is None and not root.optional:
-                raise ManifestInvalidError(
-                    f"artifact {staged.source.artifact_id} lacks {self._bundle_name(root)}"
-                )
-        if bundles:
-            raise ManifestInvalidError(
-                f"artifact {staged.source.artifact_id} holds {sorted(bundles)}, which belongs to "
-                f"no root of {self.name!r}"
-            )
-        return pairs
+            for root in self.roots
+        ]
 
     def install(
         self, staged: StagedArtifact, *, replace: bool = False, agreement: Agreement = ALONE
     ) -> InstallReport:
-        """Install and remove the staged files; see `P2PArtifactTransfer.install`.
+        """Install and remove what is staged; see `P2PArtifactTransfer.install`.
 
         `agreement` is asked as `install_artifact` asks it.
         """
-        kind = self.cache_kind
         source = staged.source
         try:
-            _require_intact(staged)
             return install_artifact(
-                [
-                    RootInstall(
-                        root.name,
-                        root.target_root,
-                        bundle,
-                        kind.install_entry_of,
-                        kind.fixups,
-                        keep_mtimes=kind.pack.keep_mtimes,
-                        judge=standing_judge(kind),
-                        appear_whole=kind.appear_whole,
-                    )
-                    for root, bundle in self._root_bundles(staged)
-                ],
+                staged.stagings,
                 artifact=ArtifactOrigin(
                     artifact_id=source.artifact_id,
                     mx_source_id=source.mx_source_id,
@@ -346,16 +320,3 @@ class TarredP2PArtifactTransfer:
             )
         finally:
             staged.close()
-
-
-def _require_intact(staged: StagedArtifact) -> None:
-    """Read the bundles again: between the transfer and now they were on a disk."""
-    for file in staged.manifest.files:
-        path, checksum = staged.files[file.path], 0
-        with os_errors_translated(f"read {path}"), open(path, "rb") as bundle:
-            while block := bundle.read(_BLOCK_BYTES):
-                checksum = crc32c(block, checksum)
-        if crc32c_hex(checksum) != file.checksum:
-            raise InstallVerificationError(
-                f"{path} is not what was received: it was changed on this disk"
-            )

@@ -12,7 +12,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from hashlib import sha256
 from pathlib import Path
 
-from mx_artifacts.artifacts.workspace import make_bundle_root, turn_file
+from mx_artifacts.artifacts.bundle_root import make_bundle_root, sweep, turn_file
 from mx_artifacts.clock import Clock
 from mx_artifacts.errors import InstallLockedError
 from mx_artifacts.install.lock import locked
@@ -40,6 +40,7 @@ def turn_to_fetch(
     with ExitStack() as turn:
         try:
             make_bundle_root(bundle_root)
+            sweep(bundle_root)
             if not _take(path, 0.0, clock, turn) and timeout_seconds > 0:
                 error = InstallLockedError(
                     f"another process fetches artifact {artifact_id} into {', '.join(places)}"

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from mx_artifacts.bundle.entry import COMMIT_SECONDS, EntryFile, EntryView
 from mx_artifacts.bundle.layout import EntryLayout
 from mx_artifacts.bundle.rules import PackRules
-from mx_artifacts.bundle.tree import SourceMember, Stamp
+from mx_artifacts.bundle.tree import SourceMember
 from mx_artifacts.core.digest import crc32c
 
 _OPEN_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
@@ -70,9 +70,12 @@ class EntryReader:
         wiped what is left may look whole. Stamps from the future come from a file server whose
         clock is ahead, and tell nothing.
         """
+        now = self.now()
+        settled_ns = int((min(now, listed_at) - self.min_age_seconds) * 1e9)
+        if max(member.stamp.ctime_ns for member in members) <= settled_ns:
+            return  # nearly always
         if all(member.is_dir for member in members):
             return
-        now = self.now()
         latest_ns = int((now + self.min_age_seconds) * 1e9)
         known = (member for member in members if member.stamp.ctime_ns <= latest_ns)
         newest = max(known, key=lambda member: member.stamp.ctime_ns, default=None)
@@ -95,8 +98,10 @@ class EntryReader:
             EntryView(layout.entry, files, content=content, root=self.root, age_seconds=age_seconds)
         )
         # Last, so that nothing can have been written under a lock that was found free.
-        for member in layout.members:
-            self._check_stamp(member, f"{self.root}/{member.source}")
+        for is_dir in (False, True):  # a file tells more than the directory that it is in
+            for member in layout.members:
+                if member.is_dir == is_dir:
+                    self._check_stamp(member)
         if fault is not None and age_seconds < COMMIT_SECONDS:
             raise EntryChangedError(fault, wait_seconds=COMMIT_SECONDS - age_seconds)
         if fault is not None:
@@ -114,7 +119,6 @@ class EntryReader:
         except OSError as error:
             raise _read_failure(member, error) from None
         try:
-            self._check_stamp(member, descriptor)
             while content:
                 count = os.readv(descriptor, [content])
                 if not count:
@@ -125,19 +129,23 @@ class EntryReader:
         finally:
             os.close(descriptor)
 
-    def _check_stamp(self, member: SourceMember, where: str | int) -> None:
-        """Compare a member's stamp to that of the path or open file `where`."""
+    def _check_stamp(self, member: SourceMember) -> None:
+        """Check that a member is still what it was when it was listed.
+
+        That tells of the file that was read too: one that stood there only meanwhile was moved
+        there and away again, or this one was, and a move changes a file's change time.
+        """
         try:
-            status = os.stat(where) if isinstance(where, int) else os.lstat(where)
+            status = os.lstat(f"{self.root}/{member.source}")
         except OSError as error:
             raise _read_failure(member, error) from None
-        if Stamp.of(status) != member.stamp:
+        if not member.stamp.is_of(status):
             raise EntryChangedError(f"{member.path} changed while packed")
 
 
 def _read_failure(member: SourceMember, error: OSError) -> Exception:
     if error.errno in (errno.ENOENT, errno.ENOTDIR, errno.ESTALE):
         return EntryChangedError(f"{member.path} vanished while packed")
-    if error.errno == errno.ELOOP:  # O_NOFOLLOW: a link stands there now
+    if error.errno in (errno.ELOOP, errno.EISDIR, errno.ENXIO):  # it was no link, pipe, directory
         return EntryChangedError(f"{member.path} changed while packed")
     return EntryUnfitError(f"{member.path} cannot be read ({error.strerror})")

@@ -6,8 +6,9 @@ past damage, and differs between the Python versions found in images.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import BinaryIO, NoReturn
+from typing import NoReturn
 
 from mx_artifacts.bundle.headers import (
     BLOCK_BYTES,
@@ -26,6 +27,7 @@ from mx_artifacts.bundle.headers import (
     short_names,
 )
 from mx_artifacts.bundle.names import fold, path_fault
+from mx_artifacts.core.digest import Bytes
 from mx_artifacts.errors import BundleError, UnsafePathError
 
 _MAX_EXTENSION_BYTES = 64 * 1024
@@ -77,62 +79,156 @@ class BundleMember:
     offset: int
 
 
-def scan_bundle(file: BinaryIO, limits: BundleLimits = DEFAULT_LIMITS) -> list[BundleMember]:
-    """Return a bundle's members in their order, having refused everything that is not plain.
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """A part of a member's content: `data` belongs at `position` in it [bytes].
 
-    `file` must be seekable; it stays open and belongs to the caller. A member for the root itself
-    ("./", as GNU tar has it) is accepted and left out. Directories that are only implied by a
-    path are not listed. File contents are skipped, not read.
-
-    Raises:
-        UnsafePathError: a member would leave its root, or is not a plain file or directory.
-        BundleError: the archive is damaged, ambiguous or beyond `limits`.
+    A directory and an empty file come as one piece without data.
     """
-    return _Scanner(file, limits).scan()
+
+    member: BundleMember
+    position: int
+    data: memoryview
 
 
-class _Scanner:
-    def __init__(self, file: BinaryIO, limits: BundleLimits) -> None:
-        self._file = file
+def scan_bundle(content: Bytes, limits: BundleLimits = DEFAULT_LIMITS) -> list[BundleMember]:
+    """Return the members of a whole bundle in their order; raises what `BundleScanner` raises."""
+    scanner = BundleScanner(len(content), limits)
+    members = [piece.member for piece in scanner.feed(memoryview(content)) if not piece.position]
+    scanner.finish()
+    return members
+
+
+class BundleScanner:
+    """Reads a bundle that arrives piece by piece and refuses everything that is not plain.
+
+    A member for the root itself ("./", as GNU tar has it) is accepted and left out. Directories
+    that are only implied by a path are not listed. Not thread-safe.
+    """
+
+    def __init__(self, bundle_bytes: int, limits: BundleLimits = DEFAULT_LIMITS) -> None:
+        """Expect `bundle_bytes` in all."""
         self._limits = limits
-        self._bundle_bytes = file.seek(0, 2)
-        self._position = file.seek(0)
+        self._bundle_bytes = bundle_bytes
+        self._position = 0
         self._paths = _Paths(limits)
         self._content_bytes = 0
         self._root_seen = False
+        self._extension: Extension | None = None
+        self._extended: Header | None = None  # whose payload comes next
+        self._partial = bytearray()  # of a block that came in parts
+        self._member: BundleMember | None = None
+        self._content_left = 0
+        self._padding_left = 0
+        self._zero_blocks = 0
 
-    def scan(self) -> list[BundleMember]:
-        members: list[BundleMember] = []
-        extension: Extension | None = None
-        while (block := self._read(BLOCK_BYTES)) != ZERO_BLOCK:
-            start = self._position - BLOCK_BYTES
-            try:
-                header = decode_header(block)
-                if header.kind in (PAX_TYPE, GNU_LONG_NAME_TYPE):
-                    if extension is not None:
-                        raise BundleError("two extended headers stand before one member")
-                    extension = self._extension(header)
+    def feed(self, data: memoryview) -> Iterator[Piece]:
+        """Take the bytes that follow those before; use up the pieces before the next call.
+
+        Raises:
+            UnsafePathError: a member would leave its root, or is not a plain file or directory.
+            BundleError: the archive is damaged, ambiguous or beyond the limits.
+        """
+        start = 0
+        while start < len(data):
+            if self._content_left:
+                count = min(self._content_left, len(data) - start)
+                assert self._member is not None
+                position = self._member.size - self._content_left
+                self._content_left -= count
+                yield Piece(self._member, position, data[start : start + count])
+            elif self._padding_left:
+                count = min(self._padding_left, len(data) - start)
+                self._padding_left -= count
+            elif self._zero_blocks == 2:
+                count = len(data) - start
+                self._check_behind_end(data[start:])
+            else:
+                count = min(self._block_bytes() - len(self._partial), len(data) - start)
+                self._partial += data[start : start + count]
+                if len(self._partial) == self._block_bytes():
+                    block, self._partial = bytes(self._partial), bytearray()
+                    self._position += count
+                    start += count
+                    yield from self._take(block)
                     continue
-                member = self._member(header, extension or Extension())
-            except BundleError as error:
-                error.args = (f"{error} (bundle header at byte {start})",)  # say where
-                raise
-            extension = None
-            if member is not None:
-                members.append(member)
-        if extension is not None:
-            raise BundleError("bundle ends after an extended header")
-        self._check_end()
-        return members
+            self._position += count
+            start += count
 
-    def _extension(self, header: Header) -> Extension:
+    def finish(self) -> None:
+        """Check that the bundle has come to its end. Raises BundleError."""
+        if self._zero_blocks == 1:
+            raise BundleError("bundle has one zero block, not the two that end an archive")
+        if self._zero_blocks != 2:
+            raise BundleError(f"bundle ends at byte {self._position} without its end")
+
+    def _block_bytes(self) -> int:
+        if self._extended is None:
+            return BLOCK_BYTES
+        return self._extended.size + padding_bytes(self._extended.size)
+
+    def _take(self, block: bytes) -> Iterator[Piece]:
+        """Use a header, or the payload of an extended one; yield a member without content."""
+        if self._extended is not None:
+            self._use_extension(block)
+            return
+        if self._zero_blocks or block == ZERO_BLOCK:
+            self._use_zero_block(block)
+            return
+        start = self._position - BLOCK_BYTES
+        try:
+            header = decode_header(block)
+            if header.kind in (PAX_TYPE, GNU_LONG_NAME_TYPE):
+                self._begin_extension(header)
+                return
+            member = self._member_of(header, self._extension or Extension())
+        except BundleError as error:
+            error.args = (f"{error} (bundle header at byte {start})",)  # say where
+            raise
+        self._extension = None
+        if member is not None:
+            self._member = member
+            self._content_left, self._padding_left = member.size, padding_bytes(member.size)
+            if not member.size:
+                yield Piece(member, 0, memoryview(b""))
+
+    def _begin_extension(self, header: Header) -> None:
+        if self._extension is not None:
+            raise BundleError("two extended headers stand before one member")
         if header.size > _MAX_EXTENSION_BYTES:
             raise BundleError(f"extended header of {header.size} bytes is too long")
-        payload = self._read(header.size + padding_bytes(header.size))[: header.size]
-        return decode_pax(payload) if header.kind == PAX_TYPE else decode_long_name(payload)
+        self._extended = header
+        if not header.size:
+            self._use_extension(b"")
 
-    def _member(self, header: Header, extension: Extension) -> BundleMember | None:
-        """Turn a header into a member and move past its content; None for the root itself."""
+    def _use_extension(self, payload: bytes) -> None:
+        header, self._extended = self._extended, None
+        assert header is not None
+        start = self._position - len(payload) - BLOCK_BYTES
+        payload = payload[: header.size]
+        try:
+            self._extension = (
+                decode_pax(payload) if header.kind == PAX_TYPE else decode_long_name(payload)
+            )
+        except BundleError as error:
+            error.args = (f"{error} (bundle header at byte {start})",)
+            raise
+
+    def _use_zero_block(self, block: bytes) -> None:
+        if self._extension is not None:
+            raise BundleError("bundle ends after an extended header")
+        if block != ZERO_BLOCK:
+            raise BundleError("bundle has one zero block, not the two that end an archive")
+        self._zero_blocks += 1
+
+    def _check_behind_end(self, data: memoryview) -> None:
+        """Check that nothing hides behind the end; GNU tar fills up with zeros."""
+        rest = self._bundle_bytes - self._position
+        if rest > _MAX_PADDING_BYTES or any(data):
+            raise BundleError(f"bundle has {rest} bytes behind its end")
+
+    def _member_of(self, header: Header, extension: Extension) -> BundleMember | None:
+        """Turn a header into a member, whose content begins here; None for the root itself."""
         path, is_dir = _path_of(header, extension)
         size = self._size_of(header, extension)
         if is_dir and size:
@@ -143,11 +239,9 @@ class _Scanner:
             self._root_seen = True
             return None
         self._paths.add(path, is_dir)
-        offset = self._position
-        self._position = self._file.seek(offset + size + padding_bytes(size))
         mtime_ns = header.mtime_ns if extension.mtime_ns is None else extension.mtime_ns
         mode = safe_mode(header.mode, is_dir=is_dir)
-        return BundleMember(path, is_dir, size, mode, mtime_ns, offset)
+        return BundleMember(path, is_dir, size, mode, mtime_ns, self._position)
 
     def _size_of(self, header: Header, extension: Extension) -> int:
         size = header.size
@@ -162,21 +256,6 @@ class _Scanner:
         if self._content_bytes > self._limits.max_content_bytes:
             raise BundleError(f"content exceeds {self._limits.max_content_bytes} bytes")
         return size
-
-    def _check_end(self) -> None:
-        """Check the second zero block and that nothing hides behind it."""
-        if self._read(BLOCK_BYTES) != ZERO_BLOCK:
-            raise BundleError("bundle has one zero block, not the two that end an archive")
-        rest = self._bundle_bytes - self._position
-        if rest > _MAX_PADDING_BYTES or any(self._read(rest)):
-            raise BundleError(f"bundle has {rest} bytes behind its end")
-
-    def _read(self, count: int) -> bytes:
-        data = self._file.read(count)
-        if len(data) != count:
-            raise BundleError(f"bundle ends at byte {self._position + len(data)} without its end")
-        self._position += count
-        return data
 
 
 def _path_of(header: Header, extension: Extension) -> tuple[str, bool]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import stat
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fnmatch import translate
 from functools import lru_cache
@@ -26,6 +26,17 @@ class Stamp(NamedTuple):
     size: int
     mtime_ns: int
     ctime_ns: int
+
+    def is_of(self, status: os.stat_result) -> bool:
+        """Tell whether this is the stamp of `status`; the likeliest to differ is asked first."""
+        return (
+            self.ctime_ns == status.st_ctime_ns
+            and self.inode == status.st_ino
+            and self.mtime_ns == status.st_mtime_ns
+            and self.size == status.st_size
+            and self.mode == status.st_mode
+            and self.device == status.st_dev
+        )
 
     @classmethod
     def of(cls, status: os.stat_result) -> Stamp:
@@ -50,10 +61,7 @@ class SourceMember:
     path: str
     source: str
     stamp: Stamp
-
-    @property
-    def is_dir(self) -> bool:
-        return stat.S_ISDIR(self.stamp.mode)
+    is_dir: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +129,7 @@ class _Walk:
     def __init__(self, root: str, rules: PackRules) -> None:
         self._root = root
         self._entry_of = rules.entry_of
-        self._exclude = _Excludes(rules.exclude)
+        self._exclude = _excludes(rules.exclude)
         self._members: list[SourceMember] = []
         self._skipped: list[Skipped] = []
         self._spoiled: dict[str, str] = {}  # entry -> why it is left out
@@ -177,7 +185,8 @@ class _Walk:
             self._spoil(path, fault)
             return False
         source, status = found
-        member = SourceMember(path, source, Stamp.of(status))
+        stamp = Stamp.of(status)
+        member = SourceMember(path, source, stamp, stat.S_ISDIR(stamp.mode))
         self._members.append(member)
         return member.is_dir
 
@@ -232,34 +241,38 @@ class _Walk:
         self._spoiled.setdefault(entry, where + reason)
 
 
-@lru_cache(maxsize=256)
-def _compiled(pattern: str) -> re.Pattern[str]:
-    return re.compile(translate(pattern))
+class _Patterns:
+    """fnmatch patterns, most of the time of none of which a text is."""
+
+    def __init__(self, patterns: Sequence[str]) -> None:
+        self._each = [(pattern, re.compile(translate(pattern))) for pattern in patterns]
+        self._any = re.compile("|".join(map(translate, patterns)) or r"(?!)")
+
+    def find(self, text: str) -> str | None:
+        """Return the first pattern that `text` fits."""
+        if self._any.match(text) is None:
+            return None
+        return next(pattern for pattern, expression in self._each if expression.match(text))
 
 
 class _Excludes:
     """Exclude patterns, as `PackRules.exclude` defines them."""
 
-    def __init__(self, patterns: Iterable[str]) -> None:
-        self._by_part: list[tuple[str, re.Pattern[str]]] = []
-        self._by_path: list[tuple[str, re.Pattern[str]]] = []
-        for pattern in patterns:
-            chosen = self._by_path if "/" in pattern else self._by_part
-            chosen.append((pattern, _compiled(pattern)))
+    def __init__(self, patterns: Sequence[str]) -> None:
+        self._by_part = _Patterns([pattern for pattern in patterns if "/" not in pattern])
+        self._by_path = _Patterns([pattern for pattern in patterns if "/" in pattern])
 
     def pattern_for(self, path: str) -> str | None:
         """Return the pattern that excludes `path` itself, if any."""
-        name = path.rpartition("/")[2]
-        for pattern, expression in self._by_part:
-            if expression.match(name):
-                return pattern
-        for pattern, expression in self._by_path:
-            if expression.match(path):
-                return pattern
-        return None
+        return self._by_part.find(path.rpartition("/")[2]) or self._by_path.find(path)
 
     def covers(self, path: str) -> bool:
         """Tell whether `path` or a directory above it is excluded."""
         parts = path.split("/")
         prefixes = ("/".join(parts[: depth + 1]) for depth in range(len(parts)))
         return any(self.pattern_for(prefix) is not None for prefix in prefixes)
+
+
+@lru_cache(maxsize=64)
+def _excludes(patterns: tuple[str, ...]) -> _Excludes:
+    return _Excludes(patterns)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import stat
 from dataclasses import dataclass
 from pathlib import Path
@@ -36,18 +37,33 @@ class Access:
         group_write = bool(found.st_mode & stat.S_IWGRP) and not found.st_mode & stat.S_ISVTX
         return cls(found.st_uid, found.st_gid, group_write)
 
-    def apply(self, target: str | Path | int, found: os.stat_result) -> None:
-        """Set mode and, as root, owner of a file or directory (path or descriptor).
+    @property
+    def directory_mode(self) -> int:
+        """The mode of every directory."""
+        return DIRECTORY_MODE | (stat.S_IWGRP if self.group_write else 0)
+
+    def file_mode(self, mode: int) -> int:
+        """Return the mode of a file whose own is `mode`.
 
         Setuid, setgid, sticky and world-writable bits do not survive; execute bits do.
         """
-        if stat.S_ISDIR(found.st_mode):
-            mode = DIRECTORY_MODE
-        else:
-            mode = EXECUTABLE_MODE if found.st_mode & 0o111 else FILE_MODE
-        if self.group_write:
-            mode |= stat.S_IWGRP
+        allowed = EXECUTABLE_MODE if mode & 0o111 else FILE_MODE
+        return allowed | (stat.S_IWGRP if self.group_write else 0)
+
+    def apply(self, target: str | Path | int, found: os.stat_result) -> None:
+        """Set mode and, as root, owner of a file or directory (path or descriptor)."""
+        is_dir = stat.S_ISDIR(found.st_mode)
+        mode = self.directory_mode if is_dir else self.file_mode(found.st_mode)
         if os.geteuid() == 0 and (found.st_uid, found.st_gid) != (self.uid, self.gid):
             os.chown(target, self.uid, self.gid)
         if stat.S_IMODE(found.st_mode) != mode:
             os.chmod(target, mode)
+
+
+def current_umask() -> int:
+    """Return the process's umask; asking the system itself would set it, for other threads too."""
+    try:
+        status = Path("/proc/self/status").read_text()
+        return int(re.search(r"^Umask:\s*([0-7]+)", status, re.M)[1], 8)  # type: ignore[index]
+    except (OSError, TypeError):
+        return 0o777  # so every mode is set explicitly

@@ -24,12 +24,11 @@ class ArtifactOrigin:
 
 @dataclass(frozen=True)
 class RootInstall:
-    """One cache root and the bundle that goes there.
+    """One cache root, and how its kind wants a bundle to be installed there.
 
     Attributes:
         name: "" for the kind's primary root, else the root's name.
         root: where the engine looks; need not exist. It may itself be a symbolic link.
-        bundle: a tar whose bytes the caller has verified; never changed.
         entry_of: maps a relative path to its entry, as `CacheKind.install_entry_of`.
         fixups: run in order on the staged tree.
         keep_mtimes: whether the engine looks at modification times, as in `PackRules`.
@@ -39,7 +38,6 @@ class RootInstall:
 
     name: str
     root: Path
-    bundle: Path
     entry_of: Callable[[str], str]
     fixups: tuple[Fixup, ...] = ()
     keep_mtimes: bool = False

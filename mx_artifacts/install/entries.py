@@ -32,12 +32,16 @@ def group_entries(leaves: Iterable[str], entry_of: Callable[[str], str]) -> dict
 
 def ancestors(path: str) -> list[str]:
     """Return the directories above `path`, outermost first: a/b/c gives a, a/b."""
-    parts = path.split("/")
-    return ["/".join(parts[:count]) for count in range(1, len(parts))]
+    found = []
+    end = path.find("/")
+    while end >= 0:
+        found.append(path[:end])
+        end = path.find("/", end + 1)
+    return found
 
 
 def leaves_of(files: Iterable[str], directories: Iterable[str]) -> list[str]:
-    """Return the files and those directories that nothing lies in."""
+    """Return the files and those directories that nothing lies in; `directories` has them all."""
     files, directories = list(files), list(directories)
-    filled = {above for path in (*files, *directories) for above in ancestors(path)}
+    filled = {path.rpartition("/")[0] for path in (*files, *directories)}  # and so all above it
     return files + [directory for directory in directories if directory not in filled]

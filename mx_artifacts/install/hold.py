@@ -1,4 +1,4 @@
-"""Hold the workspaces of one or several roots: found, made, locked, and removed if unused."""
+"""Hold the workspaces of roots, or a place to stage in one: found, made, and removed if unused."""
 
 from __future__ import annotations
 
@@ -34,8 +34,25 @@ def held_workspaces(
             yield spaces
     except BaseException:
         for space in spaces:
-            _remove_if_unused(space, clock)
+            remove_if_unused(space, clock)
         raise
+
+
+def new_staging(root: Path) -> tuple[Workspace, Path, int]:
+    """Return the workspace of `root`, a new directory to stage in, and what holds it (close it).
+
+    Raises:
+        UnusablePlaceError, UnsafePathError, OSError: as `open_workspace`.
+    """
+    for _ in range(_ATTEMPTS - 1):
+        with suppress(FileNotFoundError):
+            return _new_staging(root)
+    return _new_staging(root)
+
+
+def _new_staging(root: Path) -> tuple[Workspace, Path, int]:
+    workspace = open_workspace(root)
+    return workspace, *workspace.new_staging_directory()
 
 
 def _hold(
@@ -62,7 +79,7 @@ def _hold(
             return
 
 
-def _remove_if_unused(space: Workspace, clock: Clock) -> None:
+def remove_if_unused(space: Workspace, clock: Clock) -> None:
     """Remove it unless another process holds it, which then does so itself."""
     with suppress(OSError, InstallLockedError), locked([space.lock], 0.0, clock):
         space.remove_if_unused()

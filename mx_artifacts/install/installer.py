@@ -1,9 +1,9 @@
 """Install an artifact into its cache roots: all of it or nothing, under the roots' locks.
 
 The life of an install: find each root's workspace, lock, settle what a dead installer left, look
-whether it is there already, check the space, stage, commit root by root, judge the entries that
-were kept, write the receipt, settle. An `Agreement` is asked twice: before the first move, and
-before the receipt has its name.
+whether it is there already, adapt what is staged, commit root by root, judge the entries that were
+kept, write the receipt, settle. An `Agreement` is asked twice: before the first move, and before
+the receipt has its name.
 """
 
 from __future__ import annotations
@@ -13,9 +13,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from mx_artifacts.bundle.scan import BundleMember, scan_bundle
 from mx_artifacts.clock import SYSTEM_CLOCK, Clock
-from mx_artifacts.errors import ConfigurationError, RollbackFailedError
+from mx_artifacts.errors import ConfigurationError, InstallError, RollbackFailedError
 from mx_artifacts.install.access import Access
 from mx_artifacts.install.base import (
     ALONE,
@@ -26,7 +25,7 @@ from mx_artifacts.install.base import (
     RootReport,
 )
 from mx_artifacts.install.commit import Committer, Outcome, settle
-from mx_artifacts.install.entries import ancestors, group_entries, leaves_of
+from mx_artifacts.install.entries import ancestors
 from mx_artifacts.install.hold import held_workspaces
 from mx_artifacts.install.plan import has_all
 from mx_artifacts.install.present import find_installed
@@ -39,15 +38,15 @@ from mx_artifacts.install.receipt import (
     receipts_of,
     save_receipt,
 )
-from mx_artifacts.install.space import Need, os_errors_translated, require_space
-from mx_artifacts.install.staging import StagedTree, stage
+from mx_artifacts.install.space import os_errors_translated
+from mx_artifacts.install.staging import StagedTree, Staging
 from mx_artifacts.install.standing import KeptEntries, judge_kept
 from mx_artifacts.install.workspace import Workspace
 from mx_artifacts.observability.events import Event, EventSink, drop
 
 
 def install_artifact(
-    roots: Sequence[RootInstall],
+    stagings: Sequence[Staging],
     *,
     artifact: ArtifactOrigin,
     replace: bool = False,
@@ -56,7 +55,7 @@ def install_artifact(
     clock: Clock = SYSTEM_CLOCK,
     events: EventSink = drop,
 ) -> InstallReport:
-    """Install every root's bundle; on any failure all roots are as they were.
+    """Install what was staged for every root; on any failure all roots are as they were.
 
     A root that is absent or empty appears whole, at once. Else each entry does: one that stands
     there already is kept, or with `replace` swapped as a whole. One that a crash left unfit is
@@ -66,9 +65,9 @@ def install_artifact(
     gives the receipt of its last install. Of the entries that are kept the report says which are
     not fit for use as they stand.
 
-    `roots` holds at least one, the primary root first (the receipt is kept with it). Bundles are
-    only read. Blocks; any thread. The events `install.*` tell each step: locked, settled, staged,
-    journaled, moved, receipt.
+    `stagings` holds at least one, the primary root's first (the receipt is kept with it); each was
+    written to its end, and is closed by the caller. Blocks; any thread. The events `install.*` tell
+    each step: locked, settled, staged, journaled, moved, receipt.
 
     Raises:
         InstallLockedError: another installer holds a root for longer than `lock_timeout_seconds`.
@@ -80,11 +79,11 @@ def install_artifact(
         InstallError: anything else that the operating system refuses.
         Whatever `agreement` raises.
     """
-    with os_errors_translated(f"install into {', '.join(str(root.root) for root in roots)}"):
-        _require_distinct(roots)
-        places = [root.root for root in roots]
+    places = [staging.install.root for staging in stagings]
+    with os_errors_translated(f"install into {', '.join(map(str, places))}"):
+        require_distinct(places)
         with held_workspaces(places, lock_timeout_seconds, clock) as spaces:
-            targets = list(map(_Target, roots, spaces))
+            targets = list(map(_Target, stagings, spaces))
             install = _Install(targets, artifact, replace, agreement, clock, events)
             try:
                 return install.run()
@@ -100,9 +99,8 @@ _NOTHING_YET = Outcome(frozenset(), (), {})
 class _Target:
     """One root on its way through an install."""
 
-    install: RootInstall
+    staging: Staging
     workspace: Workspace
-    members: list[BundleMember] = field(default_factory=list)
     staged: StagedTree | None = None
     outcome: Outcome = _NOTHING_YET
     told: KeptEntries = field(default_factory=KeptEntries)
@@ -112,15 +110,13 @@ class _Target:
     def judge_kept(self) -> None:
         assert self.staged is not None, "judged are the entries of what was staged"
         root = self.workspace.root
-        dropped = self._entries_of_bundle() & self.staged.dropped.keys()
+        dropped = self.staged.arrived & self.staged.dropped.keys()
         self.still_there = frozenset(entry for entry in dropped if has_all(root, [entry]))
         self.told = judge_kept(self.install, root, self.staged, self.kept)
 
-    def _entries_of_bundle(self) -> frozenset[str]:
-        files = [member.path for member in self.members if not member.is_dir]
-        directories = [member.path for member in self.members if member.is_dir]
-        leaves = leaves_of(files, directories)
-        return frozenset(group_entries(leaves, self.install.entry_of))
+    @property
+    def install(self) -> RootInstall:
+        return self.staging.install
 
     @property
     def installed(self) -> tuple[InstalledEntry, ...]:
@@ -205,18 +201,17 @@ class _Install:
         )
 
     def _stage(self) -> None:
-        """Stage every root; scan and measure all before the first byte."""
+        """Adapt every root's tree to where it goes."""
         for target in self.targets:
-            with open(target.install.bundle, "rb") as file:
-                target.members = scan_bundle(file)
-        require_space(
-            Need(target.workspace.staging, tuple(member.size for member in target.members))
-            for target in self.targets
-        )
-        for target in self.targets:
-            access = Access.of(target.workspace.root)
-            target.staged = stage(target.install, target.workspace, access, replace=self.replace)
-            self._tell("staged", root=str(target.workspace.root), files=len(target.members))
+            if target.staging.workspace != target.workspace:
+                raise InstallError(
+                    f"{target.install.root} is not what it was when the transfer began: a mount, "
+                    "its owner or its modes changed",
+                    hint="fetch again",
+                )
+            target.staged = target.staging.prepare(replace=self.replace)
+            files = sum(len(entry.files) for entry in target.staged.entries)
+            self._tell("staged", root=str(target.workspace.root), files=files)
 
     def _commit(self) -> Path:
         directory, artifact_id = self.targets[0].workspace.receipts, self.artifact.artifact_id
@@ -244,17 +239,18 @@ class _Install:
         self.events(Event(f"install.{what}", fields))
 
 
-def _require_distinct(roots: Sequence[RootInstall]) -> None:
+def require_distinct(roots: Sequence[Path]) -> None:
+    """Refuse two roots that are one directory. Raises ConfigurationError."""
     seen: dict[str, Path] = {}
     for root in roots:
-        resolved = os.path.realpath(root.root)
+        resolved = os.path.realpath(root)
         other = seen.get(resolved)
         if other is not None:
             raise ConfigurationError(
-                f"the roots {other} and {root.root} are one directory",
+                f"the roots {other} and {root} are one directory",
                 hint="give each root of the artifact a directory of its own",
             )
-        seen[resolved] = root.root
+        seen[resolved] = root
 
 
 def _root_receipt(target: _Target) -> RootReceipt:

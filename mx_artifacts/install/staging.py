@@ -1,25 +1,31 @@
-"""Stage a root's bundle in its workspace: unpack, check, fix up, make durable, describe."""
+"""Stage a root: write a bundle's members beside it as they come, fix up, make durable, describe.
+
+A staged tree stands in the root's workspace, where no lock is needed: whoever writes it holds a
+flock on its directory, so that others leave it alone, and no longer when this process dies.
+"""
 
 from __future__ import annotations
 
-import hashlib
 import os
 import stat
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from mx_artifacts.bundle.scan import BundleMember
-from mx_artifacts.bundle.unpack import unpack_bundle
+from mx_artifacts.clock import SYSTEM_CLOCK
+from mx_artifacts.core.digest import crc32c, crc32c_hex
 from mx_artifacts.errors import InstallVerificationError
 from mx_artifacts.install.access import Access
 from mx_artifacts.install.base import RootInstall
+from mx_artifacts.install.bundle_sink import BundleSink
 from mx_artifacts.install.entries import ancestors, group_entries, leaves_of
-from mx_artifacts.install.files import fsync_directory, stands
+from mx_artifacts.install.files import fsync_directory, remove_tree, stands
+from mx_artifacts.install.hold import new_staging, remove_if_unused
 from mx_artifacts.install.receipt import InstalledEntry, InstalledFile
-from mx_artifacts.install.workspace import Workspace
+from mx_artifacts.install.space import Need, os_errors_translated, require_space
+from mx_artifacts.install.tree_writer import TreeWriter
 
 _SYNC_THREADS = 16
 """A file system commits concurrent fsyncs together: 0.8 s instead of 2.3 s for 5,000 small files
@@ -31,66 +37,189 @@ _BLOCK_BYTES = 1024 * 1024
 class StagedTree:
     """A tree that is ready to be moved in; `entries` are in sorted order.
 
-    Those `for_comparison` are not: they stand in the root, and are not on the disk for certain.
-    `repairs` has those that take the place of one at fault, and its fault.
+    `arrived` are the entries that the bundle had, before fix-ups dropped some. Those
+    `for_comparison` are not to be moved in: they stand in the root, and are not on the disk for
+    certain. `repairs` has those that take the place of one at fault, and its fault.
     """
 
     directory: Path
     entries: tuple[InstalledEntry, ...]
     dropped: Mapping[str, str]
     unverified: Mapping[str, str] = field(default_factory=dict)
+    arrived: frozenset[str] = frozenset()
     for_comparison: frozenset[str] = frozenset()
     repairs: Mapping[str, str] = field(default_factory=dict)
 
 
-def stage(
-    root: RootInstall, workspace: Workspace, access: Access, *, replace: bool = False
-) -> StagedTree:
-    """Unpack and prepare `root.bundle` for `workspace.root`; what can be moved in is on the disk.
+class Staging:
+    """One root's bundle on its way in. `write` from any thread; the rest from one. `close` it."""
 
-    Entries that stand there are staged for comparison only, unless they are to be replaced, or are
-    at fault where that means a crash left them (`RootInstall.appear_whole`).
+    def __init__(self, install: RootInstall, bundle_bytes: int) -> None:
+        """Make a place for a bundle of `bundle_bytes` that goes to `install.root`.
 
-    Raises:
-        BundleError, UnsafePathError: the bundle, or what it refers to, is not safe.
-        RelocationError: a fix-up cannot make the tree right for this root.
-        InstallVerificationError: the staged tree is not what the bundle lists.
-        NoSpaceError, OSError: it cannot be written.
-    """
-    tree = workspace.new_staging_directory()
-    members = unpack_bundle(root.bundle, tree)
-    _verify(tree, members, access)
-    dropped: dict[str, str] = {}
-    unverified: dict[str, str] = {}
-    for fixup in root.fixups:
-        report = fixup(tree, workspace.root)
-        dropped.update(report.dropped)
-        unverified.update(report.unverified)
-    _remove_emptied(tree, dropped)
-    files, directories = _walk(tree, access)  # again: fix-ups write files of their own
-    groups = group_entries(leaves_of(files, directories), root.entry_of)
-    standing = [] if replace else [e for e in groups if stands(workspace.root, e)]
-    repairs = _faults(root, workspace.root, tree, standing) if root.appear_whole else {}
-    for_comparison = frozenset(standing) - repairs.keys()
-    fleeting = {leaf for entry in for_comparison for leaf in groups[entry]}
-    lasting = [d for d in directories if not for_comparison & {d, *ancestors(d)}]
-    with ThreadPoolExecutor(_SYNC_THREADS, "mx-install") as pool:
-        described = pool.map(lambda path: _describe(tree, path, path not in fleeting), files)
-        described_by_path = {file.path: file for file in described}
-        list(pool.map(fsync_directory, (tree, *(tree / path for path in lasting))))
-    entries = (
-        InstalledEntry(
-            entry, tuple(described_by_path[leaf] for leaf in leaves if leaf in described_by_path)
+        Raises:
+            UnusablePlaceError, UnsafePathError, InstallError: nothing can be staged there.
+            NoSpaceError: there is no room.
+        """
+        self.install = install
+        with self._translated():
+            self.workspace, self.directory, self._held = new_staging(install.root)
+            try:
+                # Files are rounded up to blocks, but the bundle has headers: near enough.
+                require_space([Need(self.directory, (bundle_bytes,))])
+                self._access = Access.of(self.workspace.root)
+                self._writer = TreeWriter(self.directory, self._access)
+            except BaseException:
+                self._let_go()
+                raise
+        self._sink = BundleSink(bundle_bytes, self._writer)
+        self._files: Mapping[str, InstalledFile] = {}
+        self._directories: tuple[str, ...] = ()
+
+    def write(self, offset: int, data: memoryview) -> None:
+        """Take verified bytes of the bundle; `data` may be used again when this returns.
+
+        Raises:
+            UnsafePathError, BundleError: what came is no bundle of plain files.
+            NoSpaceError, InstallError: it cannot be written.
+        """
+        with self._translated():
+            self._sink.write(offset, data)
+
+    def stop(self) -> None:
+        """Let every thread that waits in `write` fail. Idempotent."""
+        self._sink.stop()
+
+    def finish_writing(self) -> None:
+        """Check that every byte of the bundle came.
+
+        Raises:
+            BundleError, InstallVerificationError, InstallError
+        """
+        with self._translated():
+            self._sink.finish()
+            files, self._directories = self._writer.finish()
+            self._files = {file.path: file for file in files}
+            self._writer.close()
+
+    def prepare(self, *, replace: bool = False) -> StagedTree:
+        """Let the kind adapt the tree to its root; what can be moved in is on the disk.
+
+        Entries that stand in the root are for comparison only, unless they are to be replaced, or
+        are at fault where that means a crash left them (`RootInstall.appear_whole`).
+
+        Raises:
+            UnsafePathError: what it refers to is not safe.
+            RelocationError: a fix-up cannot make the tree right for this root.
+            InstallVerificationError, NoSpaceError, OSError
+        """
+        self._require_intact()
+        arrived = self._entries(self._files, self._directories)
+        dropped: dict[str, str] = {}
+        unverified: dict[str, str] = {}
+        for fixup in self.install.fixups:
+            report = fixup(self.directory, self.workspace.root)
+            dropped.update(report.dropped)
+            unverified.update(report.unverified)
+        _remove_emptied(self.directory, dropped)
+        files, directories = self._files, self._directories
+        if self.install.fixups:
+            files, directories = self._look_again()
+        self._access.apply(self.directory, self.directory.lstat())
+        groups = self._entries(files, directories)
+        standing = [] if replace else [e for e in groups if stands(self.workspace.root, e)]
+        repairs = self._faults(standing) if self.install.appear_whole else {}
+        for_comparison = frozenset(standing) - repairs.keys()
+        fleeting = {leaf for entry in for_comparison for leaf in groups[entry]}
+        self._sync(
+            [path for path in files if path not in fleeting],
+            [path for path in directories if not for_comparison & {path, *ancestors(path)}],
         )
-        for entry, leaves in groups.items()
-    )
-    return StagedTree(tree, tuple(entries), dropped, unverified, for_comparison, repairs)
+        entries = tuple(
+            InstalledEntry(entry, tuple(files[leaf] for leaf in leaves if leaf in files))
+            for entry, leaves in groups.items()
+        )
+        return StagedTree(
+            self.directory,
+            entries,
+            dropped,
+            unverified,
+            frozenset(arrived),
+            for_comparison,
+            repairs,
+        )
 
+    def close(self) -> None:
+        """Remove what is staged, unless it was moved away. Idempotent."""
+        self._writer.close()
+        if self._held >= 0:
+            self._let_go()
 
-def _faults(root: RootInstall, place: Path, tree: Path, entries: Iterable[str]) -> dict[str, str]:
-    """Return which of `entries`, as they stand in `place`, are at fault, and why."""
-    verdicts = ((entry, root.judge(place, entry, tree)) for entry in entries)
-    return {entry: verdict.fault for entry, verdict in verdicts if verdict.fault}
+    def _let_go(self) -> None:
+        with suppress(OSError):  # then it costs space until the next install
+            remove_tree(self.directory)
+        os.close(self._held)
+        self._held = -1
+        remove_if_unused(self.workspace, SYSTEM_CLOCK)
+
+    def _entries(
+        self, files: Mapping[str, InstalledFile], directories: tuple[str, ...]
+    ) -> dict[str, list[str]]:
+        return group_entries(leaves_of(files, directories), self.install.entry_of)
+
+    def _faults(self, entries: Iterable[str]) -> dict[str, str]:
+        """Return which of `entries`, as they stand in the root, are at fault, and why."""
+        root, judge = self.workspace.root, self.install.judge
+        verdicts = ((entry, judge(root, entry, self.directory)) for entry in entries)
+        return {entry: verdict.fault for entry, verdict in verdicts if verdict.fault}
+
+    def _require_intact(self) -> None:
+        """Refuse what somebody wrote to since it was received; only that is read again."""
+        for path, file in self._files.items():
+            place = self.directory / path
+            if os.lstat(place).st_ctime_ns == self._writer.changed_at_ns[path]:
+                continue
+            if _describe(str(place), path).checksum != file.checksum:
+                raise InstallVerificationError(
+                    f"{place} is not what was received: it was changed on this disk"
+                )
+
+    def _look_again(self) -> tuple[dict[str, InstalledFile], tuple[str, ...]]:
+        """Return files and directories as the fix-ups left them; read only what they changed."""
+        files: dict[str, InstalledFile] = {}
+        directories: list[str] = []
+        pending = [""]
+        while pending:
+            above = pending.pop()
+            with os.scandir(self.directory / above) as items:
+                for item in items:
+                    path = f"{above}/{item.name}" if above else item.name
+                    found = item.stat(follow_symlinks=False)
+                    if stat.S_ISDIR(found.st_mode):
+                        directories.append(path)
+                        pending.append(path)
+                        if path not in self._directories:
+                            self._access.apply(item.path, found)
+                    elif not stat.S_ISREG(found.st_mode):
+                        raise InstallVerificationError(f"staged {path!r} is no plain file")
+                    elif (
+                        path in self._files
+                        and self._writer.changed_at_ns[path] == found.st_ctime_ns
+                    ):
+                        files[path] = self._files[path]
+                    else:
+                        self._access.apply(item.path, found)
+                        files[path] = _describe(item.path, path)
+        return files, tuple(sorted(directories))
+
+    def _sync(self, files: Iterable[str], directories: Iterable[str]) -> None:
+        tree = self.directory
+        with ThreadPoolExecutor(_SYNC_THREADS, "mx-install") as pool:
+            list(pool.map(_sync_file, (f"{tree}/{path}" for path in files)))
+            list(pool.map(fsync_directory, (tree, *(tree / path for path in directories))))
+
+    def _translated(self) -> AbstractContextManager[None]:
+        return os_errors_translated(f"stage for {self.install.root}")
 
 
 def _remove_emptied(tree: Path, dropped: Iterable[str]) -> None:
@@ -103,60 +232,23 @@ def _remove_emptied(tree: Path, dropped: Iterable[str]) -> None:
                 break  # something is in it, or it is gone
 
 
-def _verify(tree: Path, members: Sequence[BundleMember], access: Access) -> None:
-    files, _ = _walk(tree, access)
-    wanted = {member.path: member.size for member in members if not member.is_dir}
-    wrong = [path for path in {*files, *wanted} if files.get(path) != wanted.get(path)]
-    if wrong:
-        path = min(wrong)
-        raise InstallVerificationError(
-            f"staged {path!r} has {files.get(path)} bytes, the bundle says {wanted.get(path)}"
-        )
-
-
-def _walk(tree: Path, access: Access) -> tuple[dict[str, int], list[str]]:
-    """Return files with their sizes [bytes] and directories, and give all of them `access`."""
-    files: dict[str, int] = {}
-    directories: list[str] = []
-    access.apply(tree, tree.lstat())
-    pending = [""]
-    while pending:  # strings, not Paths: this runs twice over up to a million files
-        above = pending.pop()
-        with os.scandir(tree / above) as items:
-            for item in items:
-                relative = f"{above}/{item.name}" if above else item.name
-                found = item.stat(follow_symlinks=False)
-                if stat.S_ISDIR(found.st_mode):
-                    directories.append(relative)
-                    pending.append(relative)
-                elif stat.S_ISREG(found.st_mode):
-                    files[relative] = found.st_size
-                else:
-                    raise InstallVerificationError(f"staged {relative!r} is no plain file")
-                access.apply(item.path, found)
-    return files, directories
-
-
-def _describe(tree: Path, relative: str, lasts: bool) -> InstalledFile:
-    """Hash a file and, if it `lasts`, make it durable, with the file opened once for both."""
-    digest = hashlib.sha256()
-    descriptor = os.open(f"{tree}/{relative}", os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
-    try:
-        while block := os.read(descriptor, _BLOCK_BYTES):
-            digest.update(block)
-        found = os.fstat(descriptor)
+def _describe(place: str, path: str) -> InstalledFile:
+    checksum = 0
+    with open(place, "rb", buffering=0) as file:
+        while block := file.read(_BLOCK_BYTES):
+            checksum = crc32c(block, checksum)
+        found = os.fstat(file.fileno())
         # Our own read must not hide the engine's: under relatime only a read of a file whose
         # access time is not past its change time is written down. usage.py looks for that.
-        with suppress(PermissionError):  # not the file's owner
-            os.utime(descriptor, ns=(found.st_ctime_ns, found.st_mtime_ns))
-        if lasts:
-            os.fsync(descriptor)
+        os.utime(file.fileno(), ns=(found.st_ctime_ns, found.st_mtime_ns))
+    return InstalledFile(
+        path, found.st_size, stat.S_IMODE(found.st_mode), found.st_mtime_ns, crc32c_hex(checksum)
+    )
+
+
+def _sync_file(place: str) -> None:
+    descriptor = os.open(place, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
     finally:
         os.close(descriptor)
-    return InstalledFile(
-        path=relative,
-        size=found.st_size,
-        mode=stat.S_IMODE(found.st_mode),
-        mtime_ns=found.st_mtime_ns,
-        sha256=digest.hexdigest(),
-    )

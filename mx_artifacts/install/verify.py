@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import stat
 from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 
+from mx_artifacts.core.digest import crc32c, crc32c_hex
 from mx_artifacts.errors import UnsafePathError
 from mx_artifacts.install.files import open_parent
 from mx_artifacts.install.receipt import InstalledEntry, InstalledFile, Receipt
@@ -54,7 +54,7 @@ class VerifyReport:
 
 
 def verify_receipt(receipt: Receipt, *, except_for: Collection[str] = ()) -> VerifyReport:
-    """Compare size and SHA-256 of every installed file with the receipt.
+    """Compare size and CRC32C of every installed file with the receipt.
 
     Entries in `except_for` (those that a later install put there, say) are passed over. Changes
     nothing, and leaves access times alone where this user owns the files. Modes and mtimes are
@@ -97,24 +97,24 @@ def file_state(root: Path, file: InstalledFile) -> str:
             found = os.stat(name, dir_fd=parent_fd, follow_symlinks=False)
             if not stat.S_ISREG(found.st_mode) or found.st_size != file.size:
                 return "changed"
-            digest = _sha256(name, parent_fd)
+            checksum = _checksum(name, parent_fd)
     except FileNotFoundError:
         return "missing"
     except (NotADirectoryError, UnsafePathError):
         return "changed"
-    return "intact" if digest == file.sha256 else "changed"
+    return "intact" if checksum == file.checksum else "changed"
 
 
-def _sha256(name: str, parent_fd: int) -> str:
+def _checksum(name: str, parent_fd: int) -> str:
     flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC
     try:
         descriptor = os.open(name, flags | os.O_NOATIME, dir_fd=parent_fd)
     except PermissionError:  # O_NOATIME is for the file's owner
         descriptor = os.open(name, flags, dir_fd=parent_fd)
-    digest = hashlib.sha256()
+    checksum = 0
     try:
         while block := os.read(descriptor, _BLOCK_BYTES):
-            digest.update(block)
+            checksum = crc32c(block, checksum)
     finally:
         os.close(descriptor)
-    return digest.hexdigest()
+    return crc32c_hex(checksum)

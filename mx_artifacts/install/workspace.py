@@ -7,6 +7,8 @@ out of every bundle.
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import logging
 import os
 import stat
@@ -17,7 +19,7 @@ from pathlib import Path
 
 from mx_artifacts.errors import UnsafePathError, UnusablePlaceError
 from mx_artifacts.install.access import DIRECTORY_MODE, Access
-from mx_artifacts.install.files import remove_tree
+from mx_artifacts.install.files import inode_of, remove_tree
 from mx_artifacts.install.mounts import mount_table
 from mx_artifacts.install.place import check_place, name_max_bytes
 
@@ -26,6 +28,7 @@ logger = logging.getLogger(__name__)
 PREFIX = ".mx-artifacts"
 """First letters of every name this package makes in or beside a root; no entry may use them."""
 JOURNAL_NAME = "journal.json"
+_OPEN_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 @dataclass(frozen=True)
@@ -60,9 +63,19 @@ class Workspace:
     def is_inside(self) -> bool:
         return self.directory.parent == self.root
 
-    def new_staging_directory(self) -> Path:
-        """Make an empty directory with a fresh name below `staging`."""
-        return Path(tempfile.mkdtemp(dir=self.staging, prefix=f"{os.getpid()}-"))
+    def new_staging_directory(self) -> tuple[Path, int]:
+        """Make an empty directory with a fresh name below `staging`, and hold it.
+
+        Others let it be while its descriptor, which is returned too, is open anywhere.
+        Raises FileNotFoundError when the workspace is being removed.
+        """
+        path = Path(tempfile.mkdtemp(dir=self.staging, prefix=f"{os.getpid()}-"))
+        descriptor = os.open(path, _OPEN_DIRECTORY)
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        if inode_of(path) != os.fstat(descriptor).st_ino:  # swept away just before that
+            os.close(descriptor)
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
+        return path, descriptor
 
     def make_directories(self) -> None:
         """Make what is missing of it. Raises UnsafePathError, OSError."""
@@ -88,12 +101,16 @@ class Workspace:
         self.directory.rmdir()
 
     def sweep(self) -> None:
-        """Remove everything staged or moved aside. Only under the lock, with no journal.
+        """Remove what was moved aside or is staged and held by nobody. Only under the lock, with
+        no journal.
 
         What cannot be removed (another user's, say) costs space only: names are never used twice.
         """
-        for leftover in (*self.staging.iterdir(), *self.old.iterdir()):
+        for leftover in self.old.iterdir():
             _try_remove(leftover)
+        for leftover in self.staging.iterdir():
+            if not _is_held(leftover):
+                _try_remove(leftover)
 
 
 def check_target(root: Path) -> None:
@@ -167,6 +184,20 @@ def receipt_directories(root: Path) -> list[Path]:
             if _is_trusted(place, resolved) and (place / "receipts").is_dir():
                 found.append(place / "receipts")
     return found
+
+
+def _is_held(staged: Path) -> bool:
+    try:
+        descriptor = os.open(staged, _OPEN_DIRECTORY)
+    except OSError:
+        return False  # no directory of ours, or not ours to open
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(descriptor)
+    return False
 
 
 def _try_remove(leftover: Path) -> None:

@@ -70,6 +70,9 @@ class FileBuffer:
             raise ValueError(f"a buffer of {length} bytes makes no sense")
         try:
             directory.mkdir(parents=True, exist_ok=True)
+            found = os.statvfs(directory)
+            if found.f_bavail * found.f_frsize < length:  # else all of it would be tried to be had
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
             with ExitStack() as on_failure:
                 self._file = on_failure.enter_context(
                     tempfile.TemporaryFile(dir=directory, buffering=0)

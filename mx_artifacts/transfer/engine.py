@@ -1,11 +1,8 @@
-"""Receives one artifact from one source: plan, then pipeline, then files. All or nothing."""
+"""Receives one artifact from one source: plan, then pipeline. All or nothing."""
 
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping
-from dataclasses import dataclass
-from pathlib import Path
 
 from mx_artifacts.client.worker import WorkerClient
 from mx_artifacts.clock import SYSTEM_CLOCK, Clock
@@ -20,8 +17,8 @@ from mx_artifacts.memory.pool import BufferPool
 from mx_artifacts.observability.events import Event, EventSink, drop
 from mx_artifacts.transfer.deadline import SLOW_HINT, Deadline
 from mx_artifacts.transfer.pipeline import Pipeline, Target
-from mx_artifacts.transfer.plan import check_header, check_tables, target_names
-from mx_artifacts.transfer.staging import StagedFiles
+from mx_artifacts.transfer.plan import check_header, check_tables
+from mx_artifacts.transfer.receiver import Receiver
 from mx_artifacts.transport.base import Transport
 
 CALL_TIMEOUT_SECONDS = 10.0
@@ -30,34 +27,25 @@ STOP_TIMEOUT_SECONDS = 3.0
 """How long a failed transfer waits for its threads to give leases back, before it hangs up."""
 
 
-@dataclass(frozen=True)
-class ReceivedArtifact:
-    """Verified bundles. `files` maps manifest paths to local files, which the caller owns."""
-
-    manifest: ArtifactManifest
-    artifact_id: str
-    files: Mapping[str, Path]
-
-
 def fetch_artifact(
     endpoint: str,
     mx_source_id: str,
     artifact_id: str,
     transport: Transport,
-    directory: Path,
+    receiver: Receiver,
     *,
     timeout_seconds: float,
     max_inflight_chunks: int,
     events: EventSink = drop,
     clock: Clock = SYSTEM_CLOCK,
     rng: random.Random | None = None,
-) -> ReceivedArtifact:
-    """Receive an artifact from the source at `endpoint` into `directory`.
+) -> ArtifactManifest:
+    """Receive an artifact from the source at `endpoint`; return its manifest.
 
     Nothing is asked for before header and chunk table hash to `artifact_id` (empty: the only one
-    of this source, whose id is then the source's word). Blocks for `timeout_seconds` at most, and
-    some seconds more to end threads. Registers `max_inflight_chunks` buffers of one chunk each,
-    and runs as many threads.
+    of this source, whose id is then the source's word), and `receiver` agrees. Blocks for
+    `timeout_seconds` at most, and some seconds more to end threads. Registers
+    `max_inflight_chunks` buffers of one chunk each, and runs as many threads.
 
     Events: transfer.started (total_bytes, chunk_count), transfer.chunk (length_bytes) from any
     thread, transfer.finished (total_bytes).
@@ -68,32 +56,32 @@ def fetch_artifact(
         NoFreeSlotError: it was busy all the time.
         PeerLostError, ReadTimeoutError, TransportError, RemoteError, RecordNotFoundError
         RegistrationError: no memory for the buffers here.
-        NoSpaceError, InstallError: `directory` cannot hold the files.
-        In each case the files are removed.
+        MxArtifactsError: whatever `receiver` raises.
     """
     deadline = Deadline(timeout_seconds, clock)
     with WorkerClient(
         endpoint, timeout_seconds=min(CALL_TIMEOUT_SECONDS, timeout_seconds)
     ) as client:
         manifest = _plan(client, mx_source_id, artifact_id, deadline)
-        artifact_id = manifest.artifact_id()
-        size = {"total_bytes": manifest.total_size, "chunk_count": len(manifest.chunks)}
+        wanted = receiver.begin(manifest)
+        chunks = tuple(chunk for chunk in manifest.chunks if chunk.file_index in wanted)
+        size = {"total_bytes": sum(c.length for c in chunks), "chunk_count": len(chunks)}
         events(Event("transfer.started", size))
-        with StagedFiles(directory, manifest, target_names(manifest)) as files:
-            if manifest.chunks:
-                target = Target(
-                    client=client,
-                    mx_source_id=mx_source_id,
-                    artifact_id=artifact_id,
-                    transport=transport,
-                    write=files.write,
-                    deadline=deadline,
-                    rng=rng or random.Random(),  # noqa: S311 - jitter, not a secret
-                    events=events,
-                )
-                _receive(target, manifest.chunks, max_inflight_chunks)
+        if chunks:
+            target = Target(
+                client=client,
+                mx_source_id=mx_source_id,
+                artifact_id=manifest.artifact_id(),
+                transport=transport,
+                receiver=receiver,
+                deadline=deadline,
+                rng=rng or random.Random(),  # noqa: S311 - jitter, not a secret
+                events=events,
+            )
+            _receive(target, chunks, max_inflight_chunks)
+        receiver.finish()
     events(Event("transfer.finished", size))
-    return ReceivedArtifact(manifest, artifact_id, files.paths)
+    return manifest
 
 
 def _plan(
@@ -125,6 +113,7 @@ def _receive(target: Target, chunks: tuple[ManifestChunk, ...], max_inflight_chu
     except (TransportError, LeaseError) as error:
         raise _with_progress(error, target.client.endpoint, pipeline) from error
     finally:
+        target.receiver.stop()
         if not pipeline.close(STOP_TIMEOUT_SECONDS):
             target.client.close()  # fails the calls in which threads wait
             pipeline.close(STOP_TIMEOUT_SECONDS)

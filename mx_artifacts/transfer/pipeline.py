@@ -9,7 +9,7 @@ import contextlib
 import logging
 import random
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from mx_artifacts.client.worker import ChunkLease, WorkerClient
@@ -29,6 +29,7 @@ from mx_artifacts.memory.pool import BufferPool, PooledBuffer
 from mx_artifacts.observability.events import Event, EventSink
 from mx_artifacts.transfer.deadline import SLOW_HINT, Deadline
 from mx_artifacts.transfer.plan import check_lease
+from mx_artifacts.transfer.receiver import Receiver
 from mx_artifacts.transport.base import Peer, PendingRead, Transport
 
 logger = logging.getLogger(__name__)
@@ -59,7 +60,7 @@ class Target:
     mx_source_id: str
     artifact_id: str
     transport: Transport
-    write: Callable[[ManifestChunk, memoryview], None]
+    receiver: Receiver
     deadline: Deadline
     rng: random.Random
     events: EventSink
@@ -94,7 +95,7 @@ class Pipeline:
 
         Raises:
             ChunkChecksumError, ManifestInvalidError, NoFreeSlotError, TransportError and what
-            WorkerClient and `write` raise.
+            WorkerClient and the receiver raise.
         """
         for thread in self._threads:
             thread.start()
@@ -142,6 +143,7 @@ class Pipeline:
         with self._lock:
             self._error = self._error or error
         self._stop.set()
+        self._target.receiver.stop()
         self._over.set()
 
     def _next(self) -> ManifestChunk | None:
@@ -185,7 +187,7 @@ class Pipeline:
                 actual = crc32c_hex(crc32c(data))
                 if actual == chunk.checksum:
                     self._check_going()
-                    self._target.write(chunk, data)
+                    self._target.receiver.write(chunk, data)
                     return
             # Under a lease that ran out, other bytes are to be expected: that is no damage.
             corrupt += held

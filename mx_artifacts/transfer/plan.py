@@ -15,9 +15,6 @@ from mx_artifacts.core.manifest import (
 )
 from mx_artifacts.errors import ArtifactIdMismatchError, ManifestInvalidError
 
-MAX_NAME_BYTES = 255
-"""Longest file name of the usual file systems (NAME_MAX)."""
-
 
 def _require(condition: bool, message: str) -> None:
     if not condition:
@@ -88,30 +85,6 @@ def _check_file_checksums(manifest: ArtifactManifest) -> None:
             file.checksum == crc32c_hex(checksum),
             f"{file.path!r} has the checksum {file.checksum}, its chunks {crc32c_hex(checksum)}",
         )
-
-
-def target_names(manifest: ArtifactManifest) -> dict[str, str]:
-    """Map each manifest path to the name of its file at the target: the last path part.
-
-    Raises:
-        ManifestInvalidError: a name is not `<something>.tar`, too long, or not unique (also when
-            case is ignored, as some file systems do).
-    """
-    names: dict[str, str] = {}
-    taken: dict[str, str] = {}
-    for file in manifest.files:
-        name = file.path.rpartition("/")[2]
-        _require(
-            name.endswith(".tar")
-            and not name.startswith(".")
-            and name.isprintable()
-            and len(name.encode()) <= MAX_NAME_BYTES,
-            f"{file.path!r} is no name for a bundle; it should be <root>.tar",
-        )
-        other = taken.setdefault(name.casefold(), file.path)
-        _require(other == file.path, f"{other!r} and {file.path!r} would be one file here")
-        names[file.path] = name
-    return names
 
 
 def check_lease(lease: ChunkLease, chunk: ManifestChunk) -> None:

@@ -21,7 +21,6 @@ from mx_artifacts.errors import (
     ReadTimeoutError,
 )
 from mx_artifacts.observability.events import Event, EventSink, drop
-from mx_artifacts.transfer.engine import ReceivedArtifact, fetch_artifact
 from mx_artifacts.transport.faults import Corrupt, Delay, Fault, FaultyTransport, LosePeer, Stall
 from mx_artifacts.worker.server import WorkerServer
 from tests.support.artifacts import (
@@ -32,6 +31,7 @@ from tests.support.artifacts import (
     new_agent,
     serving,
 )
+from tests.support.received import Received, fetch
 
 CHUNKS = 6
 
@@ -42,8 +42,8 @@ def artifact(tmp_path: Path) -> SealedArtifact:
 
 
 class Target:
-    def __init__(self, directory: Path) -> None:
-        self.directory = directory
+    def __init__(self) -> None:
+        self.received = Received()
         self.transport = FaultyTransport(new_agent("target"), {})
 
     def spoil(self, plan: Mapping[int, Fault]) -> None:
@@ -57,29 +57,28 @@ class Target:
         timeout_seconds: float = 60,
         max_inflight_chunks: int = 2,
         events: EventSink = drop,
-    ) -> ReceivedArtifact:
-        return fetch_artifact(
+    ) -> None:
+        self.received = Received()
+        fetch(
             server.endpoint,
-            SOURCE_ID,
             artifact.artifact_id,
             self.transport,
-            self.directory,
+            self.received,
             timeout_seconds=timeout_seconds,
             max_inflight_chunks=max_inflight_chunks,
             events=events,
         )
 
     def has(self, artifact: SealedArtifact) -> bool:
-        content = artifact.content["/bundle/artifact.tar"]
-        return (self.directory / "artifact.tar").read_bytes() == content
+        return self.received.finished and self.received.content == artifact.content
 
-    def has_nothing(self) -> bool:
-        return list(self.directory.iterdir()) == []
+    def has_failed(self) -> bool:
+        return self.received.stopped and not self.received.finished
 
 
 @pytest.fixture
-def target(tmp_path: Path) -> Iterator[Target]:
-    target = Target(tmp_path / "target")
+def target() -> Iterator[Target]:
+    target = Target()
     yield target
     target.transport.let_go()
     target.transport.close()
@@ -103,7 +102,7 @@ def test_a_chunk_that_is_always_damaged_fails_with_nothing_left(
         with pytest.raises(ChunkChecksumError, match=server.endpoint):
             target.fetch(server, artifact)
         assert len(server._leases) == 0
-    assert target.has_nothing()
+    assert target.has_failed()
 
 
 def test_a_lost_peer_is_named_with_how_far_it_got(artifact: SealedArtifact, target: Target) -> None:
@@ -114,7 +113,7 @@ def test_a_lost_peer_is_named_with_how_far_it_got(artifact: SealedArtifact, targ
     ):
         target.fetch(server, artifact, max_inflight_chunks=1)
     assert caught.value.retryable
-    assert target.has_nothing()
+    assert target.has_failed()
 
 
 def test_a_read_that_stalls_ends_with_the_deadline_and_its_memory_is_kept(
@@ -126,7 +125,7 @@ def test_a_read_that_stalls_ends_with_the_deadline_and_its_memory_is_kept(
         with pytest.raises(ReadTimeoutError, match=f"{server.endpoint}.*of {CHUNKS} chunks"):
             target.fetch(server, artifact, timeout_seconds=1)
         assert len(server._leases) == 0
-    assert target.has_nothing()
+    assert target.has_failed()
     assert len(inner._regions) == 1  # type: ignore[attr-defined]  # quarantined: may still land
 
 
@@ -136,7 +135,7 @@ def test_an_error_elsewhere_ends_a_stalled_read_at_once(
     target.spoil({1: Stall(), 3: LosePeer()})
     with serving(artifact, slots=2) as server, pytest.raises(PeerLostError):
         target.fetch(server, artifact, timeout_seconds=600)
-    assert target.has_nothing()
+    assert target.has_failed()
 
 
 NEVER_RELEASED = "never released"  # what a source logs when it takes a lease's memory back
@@ -164,13 +163,11 @@ def test_an_expired_lease_is_no_damage_and_is_prepared_again(
     sleeping = FaultyTransport(target.transport, {1: Delay(2.2)})
     target.spoil({1: Corrupt()})
     with serving(artifact, slots=1, lease_ttl_seconds=0.1, lease_grace_seconds=0.0) as server:
-        fetch_artifact(
+        fetch(
             server.endpoint,
-            SOURCE_ID,
             artifact.artifact_id,
             sleeping,
-            target.directory,
-            timeout_seconds=60,
+            target.received,
             max_inflight_chunks=1,
         )
     assert target.has(artifact)
@@ -199,7 +196,7 @@ def test_a_source_that_stops_is_noticed(artifact: SealedArtifact, target: Target
         server.stop(0)
         with pytest.raises(PeerLostError, match=server.endpoint):
             fetching.result()
-    assert target.has_nothing()
+    assert target.has_failed()
 
 
 @pytest.mark.parametrize("slots", [None, 1], ids=["resident", "slots"])
@@ -218,7 +215,7 @@ def test_a_source_that_serves_it_no_longer_is_as_good_as_gone(
     ):
         target.fetch(server, artifact, events=withdraw)
     assert caught.value.retryable
-    assert target.has_nothing()
+    assert target.has_failed()
 
 
 def test_a_source_that_is_busy_for_ever_is_given_up_at_the_deadline(
@@ -231,7 +228,7 @@ def test_a_source_that_is_busy_for_ever_is_given_up_at_the_deadline(
             message = f"{server.endpoint}.*0 of {CHUNKS} chunks"
             with pytest.raises((NoFreeSlotError, ReadTimeoutError), match=message):
                 target.fetch(server, artifact, timeout_seconds=1)
-        assert target.has_nothing()
+        assert target.has_failed()
         target.fetch(server, artifact)
     assert target.has(artifact)
 
@@ -276,15 +273,7 @@ def test_a_listener_that_never_answers_is_named_within_the_deadline(
         blackhole.listen()
         endpoint = f"127.0.0.1:{blackhole.getsockname()[1]}"
         with pytest.raises(PeerLostError, match=endpoint):
-            fetch_artifact(
-                endpoint,
-                SOURCE_ID,
-                artifact.artifact_id,
-                target.transport,
-                target.directory,
-                timeout_seconds=1,
-                max_inflight_chunks=1,
-            )
+            fetch(endpoint, artifact.artifact_id, target.transport, timeout_seconds=1)
 
 
 def test_something_else_that_listens_there_is_named(
@@ -295,13 +284,5 @@ def test_something_else_that_listens_there_is_named(
         port = server.add_insecure_port("127.0.0.1:0")
         server.start()
         with pytest.raises(MxArtifactsError, match=f"127.0.0.1:{port} is not a ModelExpress"):
-            fetch_artifact(
-                f"127.0.0.1:{port}",
-                SOURCE_ID,
-                artifact.artifact_id,
-                target.transport,
-                target.directory,
-                timeout_seconds=30,
-                max_inflight_chunks=1,
-            )
+            fetch(f"127.0.0.1:{port}", artifact.artifact_id, target.transport)
         server.stop(None).wait()

@@ -13,13 +13,13 @@ from pathlib import Path
 
 import pytest
 
+from mx_artifacts import threads
 from mx_artifacts.bundle import pack as packing
 from mx_artifacts.bundle.pack import MIN_AGE_SECONDS, PackReport
 from mx_artifacts.bundle.rules import PackRules, first_parts
-from mx_artifacts.bundle.unpack import unpack_bundle
 from mx_artifacts.clock import FakeClock, SystemClock
 from mx_artifacts.errors import SourceChangedError
-from tests.support.packing import pack_to_file
+from tests.support.packing import pack_to_file, unpack_file
 from tests.support.trees import read_tree, write_tree
 
 BY_DIRECTORY = PackRules(entry_of=first_parts(1))
@@ -31,6 +31,12 @@ TICK_SECONDS = 0.05
 def a_short_age(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is promised here holds from this age on; the real one would only cost time."""
     monkeypatch.setattr(packing, "MIN_AGE_SECONDS", TICK_SECONDS)
+
+
+@pytest.fixture(autouse=True)
+def one_reader(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So that what happens at the first read happens before all others."""
+    monkeypatch.setattr(threads, "thread_count", lambda: 1)
 
 
 class SkippingClock(SystemClock):
@@ -68,7 +74,7 @@ def append(path: Path) -> None:
 
 def unpacked(bundle: Path) -> dict[str, bytes | None]:
     out = bundle.with_suffix(".out")
-    unpack_bundle(bundle, out)
+    unpack_file(bundle, out)
     return read_tree(out)
 
 
@@ -246,7 +252,7 @@ def test_an_entry_that_is_being_removed_is_waited_for(tmp_path: Path) -> None:
     time.sleep(2 * TICK_SECONDS)
     (root / "k" / "a").unlink()
     clock = Remover((root / "k").stat().st_ctime + TICK_SECONDS / 2, root / "k")
-    report = pack_tree(root, tmp_path / "b.tar", BY_DIRECTORY, clock=clock)
+    report = pack_to_file(root, tmp_path / "b.tar", BY_DIRECTORY, clock=clock)
     assert reasons(report) == {"k": "vanished while packed"}
 
 
@@ -259,7 +265,7 @@ def test_one_wait_is_enough_for_files_of_any_ages(
         time.sleep(0.02)
     monkeypatch.setattr(packing, "MIN_AGE_SECONDS", MIN_AGE_SECONDS)
     clock = FakeClock((root / "k" / "h").stat().st_ctime + 0.01)
-    assert pack_tree(root, tmp_path / "b.tar", BY_DIRECTORY, clock=clock).skipped == ()
+    assert pack_to_file(root, tmp_path / "b.tar", BY_DIRECTORY, clock=clock).skipped == ()
 
 
 class DescheduledWriter(FakeClock):

@@ -82,7 +82,7 @@ def test_the_end_of_the_terminal_stops_in_order(cluster: Cluster, cache: Path) -
     with cluster.source(cache) as source:
         assert source.stop(signal.SIGHUP) == 0
         assert source.errors == ""
-    assert list((cluster.directory / "sealed").iterdir()) == []
+    assert cluster.sealed() == []
     assert [found["status"] for found in cluster.sources()] == ["stale"]
     env = clean_environment(cluster.directory)
     with serving("serve", "--port", "0", env=env, logs=cluster.directory) as server:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Iterator
-from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -42,10 +41,12 @@ def test_killed_targets_free_their_slot_and_leave_nothing_for_ever(
                 assert target.expect("transfer.chunk")
             target.kill()
         assert not (tmp_path / f"killed{number}").exists()
-    assert cluster.staged() != []
-    code, done = cluster.fetch(tmp_path / "cold")
+        assert leftovers(tmp_path / f"killed{number}") != []
+    root = tmp_path / "killed2"
+    code, done = cluster.fetch(root)
     assert code == 0, done
-    assert read_tree(tmp_path / "cold") == read_tree(big_cache)
+    assert read_tree(root) == read_tree(big_cache)
+    assert leftovers(root) == []
     assert cluster.staged() == []
 
 
@@ -111,19 +112,8 @@ def below(entry: str, files: dict[str, bytes]) -> dict[str, bytes]:
     return {path: content for path, content in files.items() if path.startswith(f"{entry}/")}
 
 
-def test_the_bundle_of_a_killed_publisher_is_removed_and_of_a_living_one_is_not(
-    cluster: Cluster, cache: Path, tmp_path: Path
-) -> None:
-    sealed = tmp_path / "sealed"
-    with ExitStack() as stack:
-        living = stack.enter_context(cluster.source(cache))
-        (kept,) = sealed.iterdir()
-        with cluster.source(cache) as killed:
-            assert len(list(sealed.iterdir())) == 2
-            killed.stop(signal.SIGKILL)
-        (sealed / "bundle-notes").mkdir()
-        code, _ = cluster.fetch(tmp_path / "cold", "--bundle-root", str(sealed))
-        assert code == 0
-        assert sorted(sealed.iterdir()) == sorted([kept, sealed / "bundle-notes"])
-        assert living.stop() == 0
-    assert list(sealed.iterdir()) == [sealed / "bundle-notes"]
+def test_a_killed_publisher_leaves_nothing_on_the_disk(cluster: Cluster, cache: Path) -> None:
+    with cluster.source(cache, **NO_RESIDENTS) as source:
+        assert cluster.sealed() == []  # the bundle lies there all the same
+        source.stop(signal.SIGKILL)
+    assert cluster.sealed() == []

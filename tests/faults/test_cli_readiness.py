@@ -95,7 +95,7 @@ def test_ranks_that_are_required_and_not_complete(
     assert (code, error["type"]) == (12, "BundleError")
     assert f"{MEGA} has 7 (rank_3_0 incomplete)" in error["message"]
     assert cluster.sources() == []
-    assert list((cluster.directory / "sealed").iterdir()) == []
+    assert cluster.sealed() == []
 
 
 def test_ranks_of_a_kind_that_has_none(cluster: Cluster, cache: Path) -> None:

@@ -63,7 +63,7 @@ def test_a_command_that_waits_for_its_server_can_be_interrupted(
             code, error = command.end()
     assert (code, error["type"]) == (130, "Interrupted")
     assert cluster.staged() == []
-    assert not (cluster.directory / "sealed").exists()
+    assert cluster.sealed() == []
 
 
 def test_a_fetch_that_waits_for_a_source_can_be_interrupted(
@@ -89,7 +89,7 @@ def test_a_source_that_is_told_to_stop_while_it_is_read(cluster: Cluster, tmp_pa
     assert error["attempts"][0]["error"]["type"] == "PeerLostError"
     assert not (tmp_path / "cold").exists()
     assert cluster.staged() == []
-    assert list((tmp_path / "sealed").iterdir()) == []
+    assert cluster.sealed() == []
     assert [found["status"] for found in cluster.sources()] == ["stale"]
 
 
@@ -104,4 +104,4 @@ def test_a_server_that_stops_first_keeps_nobody_from_stopping(
             assert server.errors == ""
             assert source.stop() == 0
             assert "could not mark this source STALE" in source.errors
-    assert list((tmp_path / "sealed").iterdir()) == []
+    assert cluster.sealed() == []

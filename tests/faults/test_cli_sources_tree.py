@@ -158,4 +158,4 @@ def test_a_root_without_a_cache_is_named(cluster: Cluster, tmp_path: Path, what:
     assert (code, error["type"]) == (2, "NothingToPublishError")
     assert str(root) in error["message"]
     assert "--root" in error["hint"]
-    assert list((tmp_path / "sealed").iterdir()) == []
+    assert cluster.sealed() == []

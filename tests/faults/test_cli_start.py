@@ -106,7 +106,7 @@ def test_a_port_in_use_is_named(cluster: Cluster, cache: Path, strangers: dict[s
     assert (code, error["type"]) == (2, "ConfigurationError")
     assert port in error["message"]
     assert "--port" in error["hint"]
-    assert not (cluster.directory / "sealed").exists()
+    assert cluster.sealed() == []
 
 
 @pytest.mark.parametrize(
@@ -132,9 +132,7 @@ def test_a_data_plane_that_does_not_work_is_named(
     path = os.pathsep.join(filter(None, (str(tmp_path), cluster.env.get("PYTHONPATH"))))
     env = {**env, "PYTHONPATH": path}
     with cluster.source(cache):
-        (kept,) = (tmp_path / "sealed").iterdir()
         failures = [cluster.publish(cache, **env), cluster.fetch(tmp_path / "cold", **env)]
-        assert list((tmp_path / "sealed").iterdir()) == [kept]
     for code, error in failures:
         assert (code, error["type"]) == (15, kind)
         assert words in error["message"]
@@ -199,7 +197,7 @@ def test_a_transport_that_other_nodes_do_not_reach(
     code, error = cluster.publish(cache, MX_TRANSPORT=name)
     assert (code, error["type"]) == (2, "ConfigurationError")
     assert "MX_TRANSPORT" in error["hint"]
-    assert not (cluster.directory / "sealed").exists()
+    assert cluster.sealed() == []
 
 
 def test_not_to_wait(cluster: Cluster) -> None:

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from mx_artifacts.errors import ArtifactIdMismatchError, IntegrityError, ManifestInvalidError
-from mx_artifacts.transfer.engine import fetch_artifact
 from mx_artifacts.transport.base import Transport
 from mx_artifacts.worker.service import WorkerService
-from tests.support.artifacts import CHUNK_SIZE, SOURCE_ID, make_artifact, new_agent, serving
+from tests.support.artifacts import CHUNK_SIZE, make_artifact, new_agent, serving
+from tests.support.received import Received, fetch
 
 HEADER, PAGES, PREPARE = (
     "GetArtifactManifestHeader",
@@ -54,20 +54,12 @@ def fetch_from_liar(
     setattr(Liar, method, answer)
     monkeypatch.setattr("mx_artifacts.worker.server.WorkerService", Liar)
     artifact = make_artifact({"artifact.tar": 3 * CHUNK_SIZE}, chunk_size)
+    received = Received()
     with serving(artifact, slots=2) as server:
         with pytest.raises(IntegrityError) as caught:
-            fetch_artifact(
-                server.endpoint,
-                SOURCE_ID,
-                artifact.artifact_id,
-                agent,
-                tmp_path / "target",
-                timeout_seconds=30,
-                max_inflight_chunks=2,
-            )
+            fetch(server.endpoint, artifact.artifact_id, agent, received, max_inflight_chunks=2)
         assert len(server._leases) == 0
-    if (tmp_path / "target").exists():
-        assert list((tmp_path / "target").iterdir()) == []
+    assert not received.finished
     return caught.value, len(prepared)
 
 

@@ -11,8 +11,6 @@ from pathlib import Path
 import pytest
 
 from mx_artifacts.bundle import pack
-from mx_artifacts.bundle.pack import pack_tree
-from mx_artifacts.bundle.unpack import unpack_bundle
 from mx_artifacts.kinds.registry import get_kind
 from tests.support.entry_writers import (
     COMPILERS,
@@ -21,6 +19,7 @@ from tests.support.entry_writers import (
     compiling,
     generation_of,
 )
+from tests.support.packing import pack_to_file, unpack_file
 from tests.support.trees import read_tree
 
 BUSY, CALM = range(2), range(2, 4)
@@ -38,8 +37,8 @@ def files_of(entry: str, tree: Files) -> Files:
 
 def pack_and_check(compiler: Compiler, root: Path, bundle: Path) -> dict[int, int]:
     """Pack; return the generation of each entry that arrived, by its number."""
-    report = pack_tree(root, bundle, get_kind(compiler.kind).pack)
-    unpack_bundle(bundle, bundle.with_suffix(""))
+    report = pack_to_file(root, bundle, get_kind(compiler.kind).pack)
+    unpack_file(bundle, bundle.with_suffix(""))
     tree = {
         path: content
         for path, content in read_tree(bundle.with_suffix("")).items()

@@ -18,7 +18,6 @@ from mx_artifacts.bundle.rules import first_parts
 from mx_artifacts.errors import NoSpaceError, RollbackFailedError
 from mx_artifacts.install import rename
 from mx_artifacts.install.base import RootInstall
-from mx_artifacts.install.installer import install_artifact
 from mx_artifacts.kinds.base import FixupReport
 from mx_artifacts.observability.events import Event
 from tests.support import install_process
@@ -29,6 +28,7 @@ from tests.support.install_cases import (
     contents,
     fill,
     install,
+    install_roots,
     leftovers,
     make_bundle,
     mounted,
@@ -173,8 +173,8 @@ def test_second_root_killed_before_the_receipt_is_taken_back_with_the_first(
 ) -> None:
     first, second = tmp_path / "first", fill(tmp_path / "second", OLD)
     roots = [
-        RootInstall("", first, bundle, first_parts(1)),
-        RootInstall("autotune", second, bundle, first_parts(1)),
+        (RootInstall("", first, first_parts(1)), bundle),
+        (RootInstall("autotune", second, first_parts(1)), bundle),
     ]
     before = picture(second)
     moved = 0
@@ -187,7 +187,7 @@ def test_second_root_killed_before_the_receipt_is_taken_back_with_the_first(
             raise Interrupted
 
     with pytest.raises(Interrupted):
-        install_artifact(roots, artifact=ORIGIN, lock_timeout_seconds=1, events=sink)
+        install_roots(roots, artifact=ORIGIN, lock_timeout_seconds=1, events=sink)
     assert picture(first) is None
     assert picture(second) == before
 
@@ -291,8 +291,8 @@ def test_disk_that_fills_up_on_the_way_leaves_the_root_as_it_was(
             fill_up(small_root)
 
     with pytest.raises(NoSpaceError) as caught:
-        install_artifact(
-            [RootInstall("", small_root, bundle, first_parts(1), (fixup,))],
+        install_roots(
+            [(RootInstall("", small_root, first_parts(1), (fixup,)), bundle)],
             artifact=ORIGIN,
             replace=replace,
             lock_timeout_seconds=1,

@@ -11,10 +11,10 @@ import pytest
 
 from mx_artifacts.errors import PeerLostError
 from mx_artifacts.observability.events import Event
-from mx_artifacts.transfer.engine import fetch_artifact
 from mx_artifacts.transport.base import Transport
 from mx_artifacts.transport.faults import FaultyTransport, Stall
-from tests.support.artifacts import SOURCE_ID, serving
+from tests.support.artifacts import serving
+from tests.support.received import fetch
 from tests.support.transfer_process import (
     CHUNKS,
     new_nixl_agent,
@@ -45,20 +45,12 @@ def test_a_killed_target_frees_its_slot_at_once(tmp_path: Path, agent: Transport
     ):
         assert target.read() == {"stalled": True}
         other = threads.submit(
-            fetch_artifact,
-            server.endpoint,
-            SOURCE_ID,
-            artifact.artifact_id,
-            agent,
-            tmp_path / "other",
-            timeout_seconds=120,
-            max_inflight_chunks=2,
+            fetch, server.endpoint, artifact.artifact_id, agent, timeout_seconds=120
         )
         assert len(server._leases) == 1
         target.kill()
         received = other.result()
-    file = received.files["/bundle/artifact.tar"]
-    assert file.read_bytes() == artifact.content["/bundle/artifact.tar"]
+    assert received.content == artifact.content
 
 
 @pytest.mark.parametrize("stalled", [False, True], ids=["between reads", "in a stalled read"])
@@ -82,12 +74,10 @@ def test_a_killed_source_is_a_clear_error_with_nothing_left(
     ):
         endpoint = source.read()["endpoint"]
         fetching = threads.submit(
-            fetch_artifact,
+            fetch,
             endpoint,
-            SOURCE_ID,
             artifact.artifact_id,
             transport,
-            tmp_path / "target",
             timeout_seconds=600,
             max_inflight_chunks=1,
             events=wait_for_the_kill,

@@ -10,6 +10,7 @@ import pytest
 from mx_artifacts.bundle import pack
 from mx_artifacts.bundle.pack import PackReport
 from mx_artifacts.kinds.registry import get_kind
+from tests.support.packing import pack_to_file, unpack_file
 from tests.support.triton_writer import (
     BUSY,
     CALM,
@@ -22,7 +23,6 @@ from tests.support.triton_writer import (
     write_group,
     write_groups,
 )
-from tests.support.packing import pack_to_file, unpack_file
 
 TRITON = get_kind("triton")
 

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
+from mx_artifacts.core.manifest import ArtifactManifest, ManifestChunk
 from mx_artifacts.errors import (
     ArtifactIdMismatchError,
     InstallError,
     PeerLostError,
     RecordNotFoundError,
 )
-from mx_artifacts.observability.events import Event, EventSink, drop
-from mx_artifacts.transfer.engine import ReceivedArtifact, fetch_artifact
+from mx_artifacts.observability.events import Event
 from mx_artifacts.transport.base import Transport
 from tests.support.artifacts import (
     CHUNK_SIZE,
@@ -25,6 +25,7 @@ from tests.support.artifacts import (
     new_agent,
     serving,
 )
+from tests.support.received import Received, fetch
 
 
 @pytest.fixture
@@ -32,30 +33,6 @@ def agent() -> Iterator[Transport]:
     agent = new_agent("target")
     yield agent
     agent.close()
-
-
-def fetch(
-    endpoint: str,
-    artifact_id: str,
-    agent: Transport,
-    directory: Path,
-    events: EventSink = drop,
-    timeout_seconds: float = 60,
-) -> ReceivedArtifact:
-    return fetch_artifact(
-        endpoint,
-        SOURCE_ID,
-        artifact_id,
-        agent,
-        directory,
-        timeout_seconds=timeout_seconds,
-        max_inflight_chunks=3,
-        events=events,
-    )
-
-
-def contents(received: ReceivedArtifact) -> dict[str, bytes]:
-    return {path: file.read_bytes() for path, file in received.files.items()}
 
 
 SIZES = {
@@ -75,17 +52,17 @@ def test_bytes_arrive(
 ) -> None:
     artifact = make_artifact(sizes)
     with serving(artifact, slots=slots) as server:
-        received = fetch(server.endpoint, artifact.artifact_id, agent, tmp_path / "target")
-    assert contents(received) == artifact.content
-    assert (received.manifest, received.artifact_id) == (artifact.manifest, artifact.artifact_id)
-    assert sorted(f.name for f in (tmp_path / "target").iterdir()) == sorted(sizes)
+        received = fetch(server.endpoint, artifact.artifact_id, agent)
+    assert received.finished
+    assert received.content == artifact.content
+    assert received.manifest == artifact.manifest
 
 
 def test_events_add_up(tmp_path: Path, agent: Transport) -> None:
     artifact = make_artifact({"artifact.tar": 5 * CHUNK_SIZE + 1})
     events: list[Event] = []
     with serving(artifact) as server:
-        fetch(server.endpoint, "", agent, tmp_path / "target", events.append)
+        fetch(server.endpoint, "", agent, events=events.append)
     size = {"total_bytes": artifact.manifest.total_size, "chunk_count": 6}
     assert events[0] == Event("transfer.started", size)
     assert events[-1] == Event("transfer.finished", size)
@@ -96,21 +73,18 @@ def test_events_add_up(tmp_path: Path, agent: Transport) -> None:
 def test_a_table_of_many_pages_arrives(tmp_path: Path, agent: Transport) -> None:
     artifact = make_artifact({"artifact.tar": 1030}, chunk_size=1)
     with serving(artifact) as server:
-        received = fetch(server.endpoint, artifact.artifact_id, agent, tmp_path / "target")
-    assert contents(received) == artifact.content
+        received = fetch(server.endpoint, artifact.artifact_id, agent)
+    assert received.content == artifact.content
 
 
 def test_one_agent_may_fetch_twice_at_once_and_again(tmp_path: Path, agent: Transport) -> None:
     artifact = make_artifact({"artifact.tar": 20 * CHUNK_SIZE})
     with serving(artifact, slots=2) as server, ThreadPoolExecutor(2) as both:
-        for turn in range(2):
+        for _ in range(2):
             fetches = [
-                both.submit(
-                    fetch, server.endpoint, artifact.artifact_id, agent, tmp_path / f"{turn}{n}"
-                )
-                for n in range(2)
+                both.submit(fetch, server.endpoint, artifact.artifact_id, agent) for _ in range(2)
             ]
-            assert [contents(f.result()) for f in fetches] == [artifact.content] * 2
+            assert [f.result().content for f in fetches] == [artifact.content] * 2
 
 
 def test_sixteen_targets_share_four_slots(tmp_path: Path) -> None:
@@ -121,8 +95,8 @@ def test_sixteen_targets_share_four_slots(tmp_path: Path) -> None:
         agent = new_agent("target")
         start.wait()
         try:
-            received = fetch(server.endpoint, artifact.artifact_id, agent, tmp_path / str(number))
-            return contents(received) == artifact.content
+            received = fetch(server.endpoint, artifact.artifact_id, agent)
+            return received.content == artifact.content
         finally:
             agent.close()
 
@@ -134,27 +108,62 @@ def test_what_the_source_does_not_have_is_not_found(tmp_path: Path, agent: Trans
     artifact = make_artifact({"artifact.tar": 1})
     with serving(artifact) as server:
         with pytest.raises(RecordNotFoundError, match=server.endpoint):
-            fetch(server.endpoint, "0" * 64, agent, tmp_path / "target")
+            fetch(server.endpoint, "0" * 64, agent)
         server.remove_artifact(SOURCE_ID, artifact.artifact_id)
         with pytest.raises(RecordNotFoundError):
-            fetch(server.endpoint, artifact.artifact_id, agent, tmp_path / "target")
-    assert not (tmp_path / "target").exists()
+            fetch(server.endpoint, artifact.artifact_id, agent)
 
 
 def test_nobody_there_names_the_endpoint(tmp_path: Path, agent: Transport) -> None:
     with pytest.raises(PeerLostError, match=r"127\.0\.0\.1:1 is gone") as caught:
-        fetch("127.0.0.1:1", "0" * 64, agent, tmp_path / "target")
+        fetch("127.0.0.1:1", "0" * 64, agent)
     assert caught.value.retryable
 
 
-def test_files_in_the_way_stay(tmp_path: Path, agent: Transport) -> None:
-    artifact = make_artifact({"artifact.tar": 1})
-    there = tmp_path / "target" / "artifact.tar"
-    there.parent.mkdir()
-    there.write_text("mine")
-    with serving(artifact) as server, pytest.raises(InstallError, match="exists already"):
-        fetch(server.endpoint, artifact.artifact_id, agent, tmp_path / "target")
-    assert there.read_text() == "mine"
+class Refusing(Received):
+    """Refuses an artifact before it comes, or in the middle of it."""
+
+    def __init__(self, after_chunks: int) -> None:
+        super().__init__()
+        self._left = after_chunks
+
+    def begin(self, manifest: ArtifactManifest) -> Collection[int]:
+        if not self._left:
+            raise InstallError("no place")
+        return super().begin(manifest)
+
+    def write(self, chunk: ManifestChunk, data: memoryview) -> None:
+        self._left -= 1
+        if self._left < 0:
+            raise InstallError("no place")
+        super().write(chunk, data)
+
+
+@pytest.mark.parametrize("after_chunks", [0, 1, 5])
+def test_what_the_receiver_refuses_ends_the_transfer(agent: Transport, after_chunks: int) -> None:
+    artifact = make_artifact({"artifact.tar": 9 * CHUNK_SIZE})
+    receiver = Refusing(after_chunks)
+    with serving(artifact, slots=2) as server:
+        with pytest.raises(InstallError, match="no place"):
+            fetch(server.endpoint, artifact.artifact_id, agent, receiver)
+        assert len(server._leases) == 0
+    assert not receiver.finished
+
+
+class OnlyOne(Received):
+    def begin(self, manifest: ArtifactManifest) -> Collection[int]:
+        super().begin(manifest)
+        return {1}
+
+
+def test_only_wanted_files_are_transferred(agent: Transport) -> None:
+    artifact = make_artifact({"a.tar": 3 * CHUNK_SIZE, "b.tar": 2 * CHUNK_SIZE, "c.tar": 1})
+    events: list[Event] = []
+    with serving(artifact) as server:
+        received = fetch(server.endpoint, "", agent, OnlyOne(), events=events.append)
+    assert received.content["/bundle/b.tar"] == artifact.content["/bundle/b.tar"]
+    assert received.content["/bundle/c.tar"] == b"\0"
+    assert events[0].fields == {"total_bytes": 2 * CHUNK_SIZE, "chunk_count": 2}
 
 
 def test_only_an_artifact_that_is_its_manifest_is_served(tmp_path: Path) -> None:

@@ -20,12 +20,12 @@ from mx_artifacts import settings
 from mx_artifacts.bundle.rules import no_fault
 from mx_artifacts.clock import SYSTEM_CLOCK
 from mx_artifacts.install.base import ArtifactOrigin, RootInstall, RootReport
-from mx_artifacts.install.installer import install_artifact
 from mx_artifacts.kinds import ninja_modules, ninja_standing
 from mx_artifacts.kinds.base import StandingVerdict
 from mx_artifacts.kinds.ninja_program import find_ninja, pending_work
 from mx_artifacts.kinds.registry import get_kind
 from mx_artifacts.kinds.standing import standing_judge
+from tests.support.install_cases import install_roots
 from tests.support.packing import pack_to_file
 
 FLASHINFER = get_kind("flashinfer")
@@ -95,16 +95,18 @@ def move(
     pack_to_file(source, bundle, rules, clock=SYSTEM_CLOCK)
     shutil.rmtree(source)
     between()
-    [report] = install_artifact(
+    [report] = install_roots(
         [
-            RootInstall(
-                "",
-                root,
+            (
+                RootInstall(
+                    "",
+                    root,
+                    FLASHINFER.pack.entry_of,
+                    FLASHINFER.fixups,
+                    FLASHINFER.pack.keep_mtimes,
+                    standing_judge(FLASHINFER),
+                ),
                 bundle,
-                FLASHINFER.pack.entry_of,
-                FLASHINFER.fixups,
-                FLASHINFER.pack.keep_mtimes,
-                standing_judge(FLASHINFER),
             )
         ],
         artifact=ArtifactOrigin("a" * 64, "s", "w", "h:1", FLASHINFER.name),

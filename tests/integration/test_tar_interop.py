@@ -12,8 +12,7 @@ import pytest
 
 from mx_artifacts.bundle.rules import PackRules
 from mx_artifacts.bundle.scan import BundleMember, scan_bundle
-from mx_artifacts.bundle.unpack import unpack_bundle
-from tests.support.packing import pack_to_file
+from tests.support.packing import pack_to_file, unpack_file
 from tests.support.trees import Tree, read_tree, write_tree
 
 needs_gnu_tar = pytest.mark.skipif(shutil.which("tar") is None, reason="tar is not installed")
@@ -45,8 +44,7 @@ def tar(*arguments: str | Path) -> None:
 
 
 def scan(bundle: Path) -> list[BundleMember]:
-    with open(bundle, "rb") as file:
-        return scan_bundle(file)
+    return scan_bundle(bundle.read_bytes())
 
 
 @needs_gnu_tar
@@ -57,7 +55,7 @@ def test_gnu_tar_writes_and_we_read(tmp_path: Path, root: Path, form: str, names
     members = ["."] if names == "." else sorted(os.listdir(root))
     tar(f"--format={form}", "-cf", bundle, "-C", root, "--", *members)
     found = {member.path: member for member in scan(bundle)}
-    unpack_bundle(bundle, tmp_path / "out")
+    unpack_file(bundle, tmp_path / "out")
     assert read_tree(tmp_path / "out") == read_tree(root)
     assert set(found) == set(read_tree(root))
     assert found["plain.so"].mode == 0o755
@@ -71,7 +69,7 @@ def test_the_way_the_reference_calls_tar(tmp_path: Path, root: Path) -> None:
     (tmp_path / "names").write_bytes(b"".join(os.fsencode(name) + b"\0" for name in listed))
     bundle = tmp_path / "b.tar"
     tar("-cf", bundle, "-C", root, "--null", "--no-recursion", "-T", tmp_path / "names")
-    unpack_bundle(bundle, tmp_path / "out")
+    unpack_file(bundle, tmp_path / "out")
     assert read_tree(tmp_path / "out") == read_tree(root)
 
 
@@ -125,7 +123,7 @@ def test_python_writes_and_we_read(tmp_path: Path, root: Path, form: int) -> Non
     bundle = tmp_path / "b.tar"
     with tarfile.open(bundle, "w", format=form) as archive:
         archive.add(root, ".")
-    unpack_bundle(bundle, tmp_path / "out")
+    unpack_file(bundle, tmp_path / "out")
     assert read_tree(tmp_path / "out") == read_tree(root)
 
 
@@ -134,7 +132,7 @@ def test_python_writes_plain_ustar_with_prefixes_and_we_read(tmp_path: Path) -> 
     bundle = tmp_path / "b.tar"
     with tarfile.open(bundle, "w", format=tarfile.USTAR_FORMAT) as archive:
         archive.add(root, ".")
-    unpack_bundle(bundle, tmp_path / "out")
+    unpack_file(bundle, tmp_path / "out")
     assert read_tree(tmp_path / "out") == read_tree(root)
 
 

@@ -6,8 +6,6 @@ is written. `MillionsOfMembers` is a bundle that no disk needs to hold.
 
 from __future__ import annotations
 
-import io
-
 BLOCK = 512
 END = bytes(2 * BLOCK)
 
@@ -260,36 +258,16 @@ CORPUS = {
 }
 
 
-class MillionsOfMembers(io.RawIOBase):
-    """A readable, seekable bundle of `count` empty files that are made up while they are read."""
+class MillionsOfMembers:
+    """A bundle of `count` empty files that are made up while it is read, block by block."""
 
     def __init__(self, count: int) -> None:
         self._count = count
-        self._position = 0
+        self.length = (count + 2) * BLOCK
         self.blocks_read = 0
 
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def tell(self) -> int:
-        return self._position
-
-    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        base = {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self._length}[whence]
-        self._position = base + offset
-        return self._position
-
-    def read(self, size: int = -1) -> bytes:
-        assert size == BLOCK
-        assert self._position % BLOCK == 0
-        index = self._position // BLOCK
-        self._position += BLOCK
+    def read_block(self) -> bytes:
+        """Return the next block."""
+        index = self.blocks_read
         self.blocks_read += 1
         return file(b"d%d/f%d" % (index % 1000, index)) if index < self._count else bytes(BLOCK)
-
-    @property
-    def _length(self) -> int:
-        return (self._count + 2) * BLOCK

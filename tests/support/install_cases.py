@@ -7,14 +7,15 @@ import os
 import stat
 import subprocess
 import tarfile
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from typing import Any
 
 from mx_artifacts.bundle.rules import first_parts
 from mx_artifacts.install.base import ArtifactOrigin, InstallReport, RootInstall
 from mx_artifacts.install.installer import install_artifact
+from mx_artifacts.install.staging import Staging
 
 ORIGIN = ArtifactOrigin("ab" * 32, "source-1", "worker-1", "10.0.0.1:6555", "triton")
 MTIME_SECONDS = 1_700_000_000
@@ -87,10 +88,31 @@ def contents(root: Path) -> dict[str, bytes]:
     }
 
 
+def install_roots(parts: Iterable[tuple[RootInstall, Path]], **options: Any) -> InstallReport:
+    """Install each bundle as its root wants it, staged in parts of 64 KiB."""
+    options = {"artifact": ORIGIN, "lock_timeout_seconds": 30.0, **options}
+    with ExitStack() as stagings:
+        staged = [stagings.enter_context(closing(stage(root, bundle))) for root, bundle in parts]
+        return install_artifact(staged, **options)
+
+
+def stage(root: RootInstall, bundle: Path) -> Staging:
+    """Stage a bundle; close what is returned."""
+    content = memoryview(bundle.read_bytes())
+    staging = Staging(root, len(content))
+    try:
+        for offset in range(0, len(content), 1 << 16):
+            staging.write(offset, content[offset : offset + (1 << 16)])
+        staging.finish_writing()
+    except BaseException:
+        staging.close()
+        raise
+    return staging
+
+
 def install(root: Path, bundle: Path, **options: Any) -> InstallReport:
     """Install one bundle whose entries are the first path parts."""
-    options = {"artifact": ORIGIN, "lock_timeout_seconds": 30.0, **options}
-    return install_artifact([RootInstall("", root, bundle, first_parts(1))], **options)
+    return install_roots([(RootInstall("", root, first_parts(1)), bundle)], **options)
 
 
 def workspace_of(root: Path) -> Path:

@@ -154,6 +154,11 @@ class Cluster:
             return done.returncode, last_object(done.stderr)
         return 0, json.loads(done.stdout)
 
+    def sealed(self) -> list[str]:
+        """Return what the sources left in their bundle root."""
+        root = self.directory / "sealed"
+        return sorted(os.listdir(root)) if root.exists() else []
+
     def staged(self) -> list[str]:
         """Return what is left in the targets' bundle root."""
         return sorted(os.listdir(self.bundle_root)) if self.bundle_root.exists() else []

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 from mx_artifacts.bundle.pack import PackReport, pack_tree
 from mx_artifacts.bundle.rules import PackRules
+from mx_artifacts.bundle.scan import DEFAULT_LIMITS, BundleLimits
 from mx_artifacts.clock import SYSTEM_CLOCK, Clock
+from mx_artifacts.install.access import Access
+from mx_artifacts.install.bundle_sink import BundleSink
+from mx_artifacts.install.receipt import InstalledFile
+from mx_artifacts.install.tree_writer import TreeWriter
 from mx_artifacts.memory.buffers import Buffer
 
 
@@ -23,3 +29,28 @@ def pack_to_file(
     out.write_bytes(packed.memory.view)
     packed.memory.close()
     return packed.report
+
+
+def unpack_file(
+    bundle: Path,
+    destination: Path,
+    *,
+    part_bytes: int = 1 << 20,
+    limits: BundleLimits = DEFAULT_LIMITS,
+) -> tuple[tuple[InstalledFile, ...], tuple[str, ...]]:
+    """Write the members of the bundle in a file below the new directory `destination`.
+
+    It comes in parts of `part_bytes`. Returns files and directories.
+    """
+    destination.mkdir(exist_ok=True)
+    access = Access(os.geteuid(), os.getegid(), group_write=False)
+    writer = TreeWriter(destination, access)
+    content = memoryview(bundle.read_bytes())
+    sink = BundleSink(len(content), writer, limits)
+    try:
+        for offset in range(0, len(content), part_bytes):
+            sink.write(offset, content[offset : offset + part_bytes])
+        sink.finish()
+        return writer.finish()
+    finally:
+        writer.close()

@@ -15,11 +15,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from mx_artifacts.transfer.engine import fetch_artifact
 from mx_artifacts.transport.base import PendingRead, Transport
 from mx_artifacts.transport.faults import FaultyTransport, Stall
 from mx_artifacts.transport.registry import create_transport
-from tests.support.artifacts import CHUNK_SIZE, SOURCE_ID, SealedArtifact, make_artifact, serving
+from tests.support.artifacts import CHUNK_SIZE, SealedArtifact, make_artifact, serving
+from tests.support.received import fetch
 
 REPOSITORY = Path(__file__).parents[2]
 CHUNKS = 8
@@ -100,12 +100,10 @@ class _TellingTransport(FaultyTransport):
 
 def _target(endpoint: str, directory: str, stalled_read: str) -> None:
     """Fetch one chunk after the other, until it stalls."""
-    fetch_artifact(
+    fetch(
         endpoint,
-        SOURCE_ID,
         "",
         _TellingTransport(int(stalled_read)),
-        Path(directory),
         timeout_seconds=600,
         max_inflight_chunks=1,
     )

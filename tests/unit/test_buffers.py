@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -62,10 +63,18 @@ def test_a_file_has_no_name_and_takes_its_space_at_once(tmp_path: Path) -> None:
     buffer.close()
 
 
-def test_a_file_system_without_room(tmp_path: Path) -> None:
+@pytest.mark.parametrize("by", ["its statistics", "the attempt"])
+def test_a_file_system_without_room(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, by: str
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
     free = os.statvfs(tmp_path)
+    monkeypatch.setattr(os, "posix_fallocate", full)
+    length = free.f_blocks * free.f_frsize * 2 if by == "its statistics" else 10
     with pytest.raises(NoSpaceError) as caught:
-        FileBuffer(tmp_path, free.f_blocks * free.f_frsize * 2)
+        FileBuffer(tmp_path, length)
     assert "--bundle-root" in caught.value.hint()
     assert os.listdir(tmp_path) == []
 

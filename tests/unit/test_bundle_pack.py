@@ -1,6 +1,5 @@
 import errno
 import hashlib
-import io
 import os
 import random
 import tarfile
@@ -33,8 +32,7 @@ def pack(root: Path, out: Path, rules: PackRules = NO_RULES) -> PackReport:
 
 
 def members(bundle: Path) -> list[BundleMember]:
-    with open(bundle, "rb") as file:
-        return scan_bundle(file)
+    return scan_bundle(bundle.read_bytes())
 
 
 def test_report_and_content(tmp_path: Path) -> None:
@@ -245,7 +243,7 @@ def test_checksums_and_offsets_are_those_of_the_bundle(tmp_path: Path) -> None:
     rules = PackRules(entry_of=first_parts(1), fault_of=fault_of, keep_mtimes=True)
     packed = pack_tree(root, rules, Buffer, clock=SETTLED)
     view = packed.memory.view
-    assert [each.member for each in packed.members] == scan_bundle(io.BytesIO(view))
+    assert [each.member for each in packed.members] == scan_bundle(view)
     for each in packed.members:
         start = each.member.offset
         assert each.checksum == crc32c(view[start : start + each.member.size])

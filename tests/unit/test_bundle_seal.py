@@ -63,6 +63,7 @@ def test_a_bundle_in_a_file(tmp_path: Path) -> None:
         crc32c_hex(crc32c(content[: 2 << 20])),
         crc32c_hex(crc32c(content[2 << 20 :])),
     ]
+    bundles["/b"].close()
 
 
 @pytest.mark.parametrize("chunk_size", [0, -1, (4 << 30) + 1])

@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from mx_artifacts.bundle.pack import pack_tree
 from mx_artifacts.clock import FakeClock
 from mx_artifacts.install.base import ArtifactOrigin, RootInstall, RootReport
-from mx_artifacts.install.installer import install_artifact
 from mx_artifacts.kinds import cute_dsl_stack
 from mx_artifacts.kinds.facts import ProbeContext
 from mx_artifacts.kinds.installed import CannotProbe, ComponentAbsent
 from mx_artifacts.kinds.registry import get_kind
+from tests.support.install_cases import install_roots
+from tests.support.packing import pack_to_file
 
 KIND = get_kind("flashinfer")
 MODULE = "0.7.4/90a/cached_ops/gemm_sm90a_cute_dsl"
@@ -35,9 +35,9 @@ def write_module(root: Path, kernels: str, meta: dict[str, str] | None = META) -
 
 def install(source: Path, root: Path, *, replace: bool = False) -> RootReport:
     bundle = source.with_name("artifact.tar")
-    pack_tree(source, bundle, KIND.pack, clock=FakeClock(time.time() + 3600))
-    [report] = install_artifact(
-        [RootInstall("", root, bundle, KIND.install_entry_of, KIND.fixups)],
+    pack_to_file(source, bundle, KIND.pack, clock=FakeClock(time.time() + 3600))
+    [report] = install_roots(
+        [(RootInstall("", root, KIND.install_entry_of, KIND.fixups), bundle)],
         artifact=ArtifactOrigin("a" * 64, "s", "w", "h:1", KIND.name),
         replace=replace,
         lock_timeout_seconds=0,

@@ -25,11 +25,10 @@ from mx_artifacts.core.sources import (
 from mx_artifacts.errors import BackendUnavailableError, NoSourceError, UnusablePlaceError
 from mx_artifacts.fetcher import ArtifactFetcher, FetcherSettings, SourceWanted
 from mx_artifacts.install.base import ArtifactOrigin, RootInstall
-from mx_artifacts.install.installer import install_artifact
 from mx_artifacts.kinds.registry import get_kind
 from mx_artifacts.observability.events import Event, drop
 from mx_artifacts.transport.base import Transport
-from tests.support.install_cases import NEW, make_bundle
+from tests.support.install_cases import NEW, install_roots, make_bundle
 
 TRITON = SourceIdentity(mx_source_type=SourceType.TRITON_CACHE, model_name="m")
 INDUCTOR = SourceIdentity(mx_source_type=SourceType.TORCH_COMPILE_CACHE, model_name="m")
@@ -132,8 +131,8 @@ def test_waiting_for_some(
 
 
 def install_triton(root: Path, bundle: Path, artifact_id: str) -> None:
-    install_artifact(
-        [RootInstall("triton", root, bundle, first_parts(1))],
+    install_roots(
+        [(RootInstall("triton", root, first_parts(1)), bundle)],
         artifact=ArtifactOrigin(artifact_id, "s", "w", "h:1", "triton"),
         lock_timeout_seconds=1.0,
     )

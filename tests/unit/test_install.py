@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import stat
 from pathlib import Path
@@ -11,6 +10,7 @@ import pytest
 
 from mx_artifacts.bundle.rules import each_file, first_parts
 from mx_artifacts.clock import FakeClock
+from mx_artifacts.core.digest import crc32c, crc32c_hex
 from mx_artifacts.errors import (
     BundleError,
     ConfigurationError,
@@ -21,7 +21,6 @@ from mx_artifacts.errors import (
 )
 from mx_artifacts.install import rename
 from mx_artifacts.install.base import RootInstall
-from mx_artifacts.install.installer import install_artifact
 from mx_artifacts.install.receipt import load_receipt
 from mx_artifacts.kinds.base import FixupReport
 from tests.support.install_cases import (
@@ -32,6 +31,7 @@ from tests.support.install_cases import (
     contents,
     fill,
     install,
+    install_roots,
     leftovers,
     make_bundle,
     picture,
@@ -199,8 +199,8 @@ def test_root_that_an_engine_makes_meanwhile_is_filled_by_entry(root: Path, bund
 
 def test_files_as_entries_make_the_directories_above_them(root: Path, bundle: Path) -> None:
     fill(root, {"k2/mine": b"kept"})
-    install_artifact(
-        [RootInstall("", root, bundle, each_file)], artifact=ORIGIN, lock_timeout_seconds=1
+    install_roots(
+        [(RootInstall("", root, each_file), bundle)], artifact=ORIGIN, lock_timeout_seconds=1
     )
     assert contents(root) == {**NEW, "k2/mine": b"kept"}
 
@@ -208,8 +208,8 @@ def test_files_as_entries_make_the_directories_above_them(root: Path, bundle: Pa
 def test_file_where_an_entry_needs_a_directory_is_reported(root: Path, tmp_path: Path) -> None:
     bundle = make_bundle(tmp_path / "b.tar", {"k1/a/x": b"1", "k2/a/x": b"2", "k2/b/": b""})
     fill(root, {"k1": b"a file"})
-    report = install_artifact(
-        [RootInstall("", root, bundle, first_parts(2))], artifact=ORIGIN, lock_timeout_seconds=1
+    report = install_roots(
+        [(RootInstall("", root, first_parts(2)), bundle)], artifact=ORIGIN, lock_timeout_seconds=1
     ).roots[0]
     assert report.installed == ("k2/a", "k2/b")
     assert list(report.dropped) == ["k1/a"]
@@ -248,8 +248,8 @@ def test_link_on_the_way_is_refused(
     (root / "k2").symlink_to(outside)
     before = picture(root)
     with pytest.raises(UnsafePathError, match="k2"):
-        install_artifact(
-            [RootInstall("", root, bundle, each_file)],
+        install_roots(
+            [(RootInstall("", root, each_file), bundle)],
             artifact=ORIGIN,
             replace=replace,
             lock_timeout_seconds=1,
@@ -307,8 +307,8 @@ def test_root_that_is_a_file_is_refused(root: Path, bundle: Path) -> None:
 def test_rule_that_makes_no_sense_is_refused(root: Path, bundle: Path) -> None:
     for rule in (lambda path: "elsewhere", lambda path: "k1" if "so" in path else path):
         with pytest.raises(InstallError, match="rule"):
-            install_artifact(
-                [RootInstall("", root, bundle, rule)], artifact=ORIGIN, lock_timeout_seconds=1
+            install_roots(
+                [(RootInstall("", root, rule), bundle)], artifact=ORIGIN, lock_timeout_seconds=1
             )
     assert picture(root) is None
 
@@ -322,8 +322,8 @@ def test_fixups_see_the_final_root_and_may_drop_entries(root: Path, bundle: Path
         (staged / "k3").unlink()
         return FixupReport(rewritten=1, dropped={"k3": "its group is incomplete"})
 
-    report = install_artifact(
-        [RootInstall("", root, bundle, first_parts(1), (rewrite,))],
+    report = install_roots(
+        [(RootInstall("", root, first_parts(1), (rewrite,)), bundle)],
         artifact=ORIGIN,
         lock_timeout_seconds=1,
     )
@@ -340,8 +340,8 @@ def test_fixup_that_refuses_leaves_the_root_as_it_was(root: Path, bundle: Path) 
     fill(root, OLD)
     before = picture(root)
     with pytest.raises(RelocationError):
-        install_artifact(
-            [RootInstall("", root, bundle, first_parts(1), (refuse,))],
+        install_roots(
+            [(RootInstall("", root, first_parts(1), (refuse,)), bundle)],
             artifact=ORIGIN,
             lock_timeout_seconds=1,
         )
@@ -352,16 +352,18 @@ def test_fixup_that_refuses_leaves_the_root_as_it_was(root: Path, bundle: Path) 
 # --- several roots ----------------------------------------------------------------------------
 
 
-def _two_roots(first: Path, second: Path, bundle: Path, bad_bundle: Path) -> list[RootInstall]:
+def _two_roots(
+    first: Path, second: Path, bundle: Path, bad_bundle: Path
+) -> list[tuple[RootInstall, Path]]:
     return [
-        RootInstall("", first, bundle, first_parts(1)),
-        RootInstall("autotune", second, bad_bundle, first_parts(1)),
+        (RootInstall("", first, first_parts(1)), bundle),
+        (RootInstall("autotune", second, first_parts(1)), bad_bundle),
     ]
 
 
 def test_two_roots_have_one_receipt(root: Path, bundle: Path, tmp_path: Path) -> None:
     second = fill(tmp_path / "a_second", OLD)  # sorts before the first: locks do not follow order
-    report = install_artifact(
+    report = install_roots(
         _two_roots(root, second, bundle, bundle), artifact=ORIGIN, lock_timeout_seconds=1
     )
     assert [r.root for r in report.roots] == [root, second]
@@ -376,11 +378,11 @@ def test_failure_in_the_second_root_takes_back_the_first(
     second = fill(tmp_path / "second", {})
     (second / "k2").symlink_to(tmp_path)
     roots = [
-        RootInstall("", root, bundle, first_parts(1)),
-        RootInstall("autotune", second, bundle, each_file),
+        (RootInstall("", root, first_parts(1)), bundle),
+        (RootInstall("autotune", second, each_file), bundle),
     ]
     with pytest.raises(UnsafePathError):
-        install_artifact(roots, artifact=ORIGIN, lock_timeout_seconds=1)
+        install_roots(roots, artifact=ORIGIN, lock_timeout_seconds=1)
     assert picture(root) is None
     assert leftovers(root) == leftovers(second) == []
     assert not workspace_of(root).exists()
@@ -388,7 +390,7 @@ def test_failure_in_the_second_root_takes_back_the_first(
 
 def test_root_within_a_root(root: Path, bundle: Path) -> None:
     roots = _two_roots(root, root / "autotune", bundle, bundle)
-    install_artifact(roots, artifact=ORIGIN, lock_timeout_seconds=1)
+    install_roots(roots, artifact=ORIGIN, lock_timeout_seconds=1)
     inner = {f"autotune/{name}": data for name, data in NEW.items()}
     installed = {
         name: data for name, data in contents(root).items() if not name.startswith(".mx-artifacts")
@@ -400,7 +402,7 @@ def test_one_directory_for_two_roots_is_refused(root: Path, bundle: Path, tmp_pa
     link = tmp_path / "link"
     link.symlink_to(root)
     with pytest.raises(ConfigurationError, match="one directory"):
-        install_artifact(
+        install_roots(
             _two_roots(root, link, bundle, bundle), artifact=ORIGIN, lock_timeout_seconds=1
         )
 
@@ -420,7 +422,7 @@ def test_receipt_says_what_from_whom_when(root: Path, bundle: Path) -> None:
     for entry in receipt.roots[0].installed:
         for file in entry.files:
             path = root / file.path
-            assert file.sha256 == hashlib.sha256(path.read_bytes()).hexdigest()
+            assert file.checksum == crc32c_hex(crc32c(path.read_bytes()))
             assert file.mtime_ns == path.stat().st_mtime_ns
             assert (file.size, file.mode) == (path.stat().st_size, 0o644)
 

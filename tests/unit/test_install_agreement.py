@@ -9,7 +9,6 @@ import pytest
 
 from mx_artifacts.bundle.rules import first_parts
 from mx_artifacts.install.base import RootInstall, RootReport
-from mx_artifacts.install.installer import install_artifact
 from tests.support.install_cases import (
     NEW,
     OLD,
@@ -17,6 +16,7 @@ from tests.support.install_cases import (
     contents,
     fill,
     install,
+    install_roots,
     leftovers,
     make_bundle,
     picture,
@@ -108,13 +108,13 @@ def test_what_is_there_already_is_agreed_on_too(root: Path, bundle: Path) -> Non
 
 def test_all_roots_of_an_artifact_are_taken_back(tmp_path: Path, bundle: Path) -> None:
     roots = [
-        RootInstall(name, tmp_path / name, bundle, first_parts(1))
+        (RootInstall(name, tmp_path / name, first_parts(1)), bundle)
         for name in ("flashinfer", "autotune")
     ]
     fill(tmp_path / "autotune", OLD)
     asked = Asked(tmp_path / "flashinfer", "receipt")
     with pytest.raises(RefusedError):
-        install_artifact(roots, artifact=ORIGIN, lock_timeout_seconds=5, agreement=asked)
+        install_roots(roots, artifact=ORIGIN, lock_timeout_seconds=5, agreement=asked)
     assert asked.seen == [{}, NEW]
     assert [report.name for report in asked.reports] == ["flashinfer", "autotune"]
     assert not (tmp_path / "flashinfer").exists()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import shutil
 import threading
@@ -16,12 +17,18 @@ import pytest
 from mx_artifacts.bundle.rules import first_parts
 from mx_artifacts.clock import SYSTEM_CLOCK, FakeClock
 from mx_artifacts.errors import BundleError, InstallLockedError, NoSpaceError
-from mx_artifacts.install import hold, installer
+from mx_artifacts.install import hold, staging
 from mx_artifacts.install.base import RootInstall
-from mx_artifacts.install.hold import held_workspaces
-from mx_artifacts.install.installer import install_artifact
+from mx_artifacts.install.hold import held_workspaces, new_staging
 from mx_artifacts.install.lock import locked
-from tests.support.install_cases import NEW, ORIGIN, contents, fill, install, make_bundle
+from tests.support.install_cases import (
+    NEW,
+    ORIGIN,
+    fill,
+    install,
+    install_roots,
+    make_bundle,
+)
 
 
 @pytest.fixture
@@ -49,7 +56,7 @@ def test_nothing_is_left_of_an_install_that_failed(
     if inside:
         fill(root, {"mine": b"1"})
     before = sorted(tmp_path.rglob("*"))
-    monkeypatch.setattr(installer, "require_space", raising(error))
+    monkeypatch.setattr(staging, "require_space", raising(error))
     with pytest.raises(type(error)):
         install(root, bundle)
     assert sorted(tmp_path.rglob("*")) == before
@@ -69,9 +76,9 @@ def test_a_lock_that_is_not_got(tmp_path: Path, bundle: Path) -> None:
     first, second = tmp_path / "1", tmp_path / "2"
     with held_workspaces([second], 1.0, SYSTEM_CLOCK) as (held,):
         with pytest.raises(InstallLockedError):
-            install_artifact(
+            install_roots(
                 [
-                    RootInstall(str(n), r, bundle, first_parts(1))
+                    (RootInstall(str(n), r, first_parts(1)), bundle)
                     for n, r in enumerate((first, second))
                 ],
                 artifact=ORIGIN,
@@ -96,7 +103,7 @@ class WhileWaiting(FakeClock):
             action()
 
 
-def test_who_waits_for_a_lock_that_is_removed_begins_anew(tmp_path: Path, bundle: Path) -> None:
+def test_who_waits_for_a_lock_that_is_removed_begins_anew(tmp_path: Path) -> None:
     root = tmp_path / "root"
     failing = ExitStack()
     (held,) = failing.enter_context(held_workspaces([root], 1.0, SYSTEM_CLOCK))
@@ -106,13 +113,14 @@ def test_who_waits_for_a_lock_that_is_removed_begins_anew(tmp_path: Path, bundle
             raise KeyboardInterrupt
         assert not held.directory.exists()
 
-    install(root, bundle, clock=WhileWaiting(fail))
-    assert contents(root) == NEW
-    assert held.directory.exists()
+    with held_workspaces([root], 1.0, WhileWaiting(fail)) as (again,):
+        assert again == held
+        assert again.lock.exists()
+        assert again.staging.exists()
 
 
 def test_what_is_removed_after_it_was_found_is_made_again(
-    tmp_path: Path, bundle: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also by a holder that was killed between two of its removals."""
     root, removals = tmp_path / "root", iter(("all", "staging", "", ""))
@@ -127,9 +135,33 @@ def test_what_is_removed_after_it_was_found_is_made_again(
         return take(paths, *rest)
 
     monkeypatch.setattr(hold, "locked", remove_some_and_lock)
-    install(root, bundle)
-    assert next(removals, None) == ""
-    assert contents(root) == NEW
+    with held_workspaces([root], 1.0, SYSTEM_CLOCK) as (again,):
+        assert next(removals, None) == ""
+        assert again.lock.exists()
+        assert again.staging.exists()
+
+
+def test_a_staging_place_that_is_removed_while_it_is_made_is_made_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = []
+    take = fcntl.flock
+
+    def remove_once_and_lock(descriptor: int, operation: int) -> None:
+        if not made:
+            made.append(os.readlink(f"/proc/self/fd/{descriptor}"))
+            shutil.rmtree(tmp_path / ".mx-artifacts.root")
+        take(descriptor, operation)
+
+    monkeypatch.setattr(fcntl, "flock", remove_once_and_lock)
+    workspace, directory, held = new_staging(tmp_path / "root")
+    assert directory.is_dir()
+    assert str(directory) not in made
+    workspace.sweep()  # as another installer does
+    assert directory.is_dir()
+    os.close(held)
+    workspace.sweep()
+    assert not directory.exists()
 
 
 def test_a_lock_file_that_was_replaced_does_not_count(tmp_path: Path) -> None:

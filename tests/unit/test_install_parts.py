@@ -111,7 +111,7 @@ _FILE = ("roots", 0, "installed", 0, "files", 0)
 @pytest.mark.parametrize(
     "change",
     [
-        _set("format_version", value=2),
+        _set("format_version", value=1),
         _set("format_version", value=True),
         _set("artifact", "worker_id", value=None),
         _set("roots", value={}),
@@ -123,7 +123,7 @@ _FILE = ("roots", 0, "installed", 0, "files", 0)
         _set(*_FILE, "path", value="k2/other entry"),
         _set(*_FILE, "size", value=-1),
         _set(*_FILE, "mode", value=0o4755),
-        _set(*_FILE, "sha256", value="00"),
+        _set(*_FILE, "checksum", value="00"),
     ],
 )
 def test_damaged_receipt_is_refused(

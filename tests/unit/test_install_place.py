@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from mx_artifacts.artifacts.workspace import check_bundle_root
+from mx_artifacts.artifacts.bundle_root import check_bundle_root
 from mx_artifacts.errors import ExitCode, UnusablePlaceError
 from mx_artifacts.install import place
 from mx_artifacts.install.workspace import check_target

@@ -10,10 +10,18 @@ import pytest
 
 from mx_artifacts.bundle.rules import first_parts
 from mx_artifacts.install.base import ArtifactOrigin, RootInstall
-from mx_artifacts.install.installer import install_artifact
 from mx_artifacts.install.present import find_installed
 from mx_artifacts.kinds.base import FixupReport
-from tests.support.install_cases import NEW, OLD, ORIGIN, fill, install, make_bundle, workspace_of
+from tests.support.install_cases import (
+    NEW,
+    OLD,
+    ORIGIN,
+    fill,
+    install,
+    install_roots,
+    make_bundle,
+    workspace_of,
+)
 
 ID = ORIGIN.artifact_id
 
@@ -98,8 +106,8 @@ def test_what_was_dropped_may_be_installed_this_time(root: Path, bundle: Path) -
         (staged / "k2").rmdir()
         return FixupReport(dropped={"k2": "no compiler"})
 
-    install_artifact(
-        [RootInstall("", root, bundle, first_parts(1), (drop_k2,))],
+    install_roots(
+        [(RootInstall("", root, first_parts(1), (drop_k2,)), bundle)],
         artifact=ORIGIN,
         lock_timeout_seconds=1.0,
     )

@@ -9,18 +9,16 @@ from typing import Any
 
 import pytest
 
-from mx_artifacts.bundle.pack import pack_tree
 from mx_artifacts.bundle.standing import count_entries
 from mx_artifacts.clock import FakeClock
 from mx_artifacts.install.base import InstallReport, RootInstall, RootReport
-from mx_artifacts.install.installer import install_artifact
 from mx_artifacts.install.present import find_installed
 from mx_artifacts.install.receipt import load_receipt
 from mx_artifacts.kinds.base import CacheKind, FixupReport, StandingVerdict
 from mx_artifacts.kinds.registry import all_kinds, get_kind
 from mx_artifacts.kinds.standing import standing_judge
 from mx_artifacts.kinds.triton_groups import relocate_triton_groups
-from tests.support.install_cases import ORIGIN, contents, fill, picture
+from tests.support.install_cases import ORIGIN, contents, fill, install_roots, picture
 from tests.support.kind_trees import (
     ARTIFACT,
     DEEP_JIT,
@@ -32,6 +30,7 @@ from tests.support.kind_trees import (
     expected_entries,
     make_tree,
 )
+from tests.support.packing import pack_to_file
 from tests.unit.test_kind_commits import FAULTS
 
 MADE_SECONDS = 1_700_000_000
@@ -43,7 +42,7 @@ def fetched(kind: CacheKind, tmp_path: Path) -> Path:
     source = make_tree(tmp_path / "source", KIND_TREES[kind.name])
     for path in expected_entries(kind):
         os.utime(source / path, (MADE_SECONDS, MADE_SECONDS))
-    pack_tree(source, tmp_path / "artifact.tar", kind.pack, clock=FakeClock(4e9))
+    pack_to_file(source, tmp_path / "artifact.tar", kind.pack, clock=FakeClock(4e9))
     return tmp_path / "artifact.tar"
 
 
@@ -54,14 +53,13 @@ def install(kind: CacheKind, root: Path, bundle: Path, **options: Any) -> Instal
     part = RootInstall(
         "",
         root,
-        bundle,
         kind.pack.entry_of,
         tuple(fixups),
         kind.pack.keep_mtimes,
         judge=judge,
         appear_whole=kind.appear_whole,
     )
-    return install_artifact([part], artifact=ORIGIN, lock_timeout_seconds=1.0, **options)
+    return install_roots([(part, bundle)], artifact=ORIGIN, lock_timeout_seconds=1.0, **options)
 
 
 def into(kind: CacheKind, root: Path, bundle: Path, **options: Any) -> RootReport:

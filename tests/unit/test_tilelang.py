@@ -9,13 +9,12 @@ from pathlib import Path
 import pytest
 
 from mx_artifacts.install.base import ArtifactOrigin, InstallReport, RootInstall
-from mx_artifacts.install.installer import install_artifact
 from mx_artifacts.install.mounts import keeps_access_times
 from mx_artifacts.install.present import find_installed
 from mx_artifacts.install.undo import uninstall_artifact
 from mx_artifacts.install.usage import Verdict, usage_of
 from mx_artifacts.kinds.registry import get_kind
-from tests.support.install_cases import make_bundle
+from tests.support.install_cases import install_roots, make_bundle
 from tests.support.kind_trees import TILE, shared_library
 
 TILELANG = get_kind("tilelang")
@@ -35,9 +34,9 @@ def root(tmp_path: Path) -> Path:
 
 def install(root: Path) -> InstallReport:
     bundle = make_bundle(root.parent / "artifact.tar", FILES)
-    part = RootInstall("", root, bundle, TILELANG.pack.entry_of, TILELANG.fixups)
+    part = RootInstall("", root, TILELANG.pack.entry_of, TILELANG.fixups)
     origin = ArtifactOrigin("ab" * 32, "source", "worker", "h:1", "tilelang")
-    return install_artifact([part], artifact=origin, lock_timeout_seconds=1.0)
+    return install_roots([(part, bundle)], artifact=origin, lock_timeout_seconds=1.0)
 
 
 def test_staging_directories_are_there_and_go_with_the_rest(root: Path) -> None:

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from mx_artifacts.bundle.pack import pack_tree
 from mx_artifacts.clock import FakeClock
 from mx_artifacts.kinds.registry import get_kind
 from mx_artifacts.kinds.standing import standing_judge
 from tests.support.kind_trees import ARTIFACT, MEGA, make_tree
+from tests.support.packing import pack_to_file
 
 INDUCTOR = get_kind("inductor")
 CLASSIC = "0a1b2c3d4e"
@@ -35,7 +35,7 @@ def left_out(root: Path) -> dict[str, str]:
     """Pack `root`, old enough to be judged; return what was left out."""
     make_tree(root, {OTHER: OTHER})
     clock = FakeClock(os.stat(root).st_ctime + 3600)
-    report = pack_tree(root, root.parent / "b.tar", INDUCTOR.pack, clock=clock)
+    report = pack_to_file(root, root.parent / "b.tar", INDUCTOR.pack, clock=clock)
     return {skip.path: skip.reason for skip in report.skipped}
 
 

@@ -12,14 +12,13 @@ import pytest
 from mx_artifacts.client.worker import ChunkLease
 from mx_artifacts.core.manifest import ManifestChunk
 from mx_artifacts.errors import ArtifactIdMismatchError, ManifestInvalidError
-from mx_artifacts.transfer.plan import check_header, check_lease, check_tables, target_names
+from mx_artifacts.transfer.plan import check_header, check_lease, check_tables
 from mx_artifacts.transport.base import RemoteRange
 from tests.support.artifacts import (
     CHUNK_SIZE,
     SOURCE_ID,
     SealedArtifact,
     make_artifact,
-    make_manifest,
 )
 
 Chunks = tuple[ManifestChunk, ...]
@@ -118,32 +117,6 @@ def test_a_file_checksum_that_its_chunks_do_not_make_is_refused(artifact: Sealed
     header = artifact.header(files=manifest.files, artifact_id=manifest.artifact_id())
     with pytest.raises(ManifestInvalidError, match="its chunks"):
         check_tables(header, manifest.chunks, manifest.artifact_id())
-
-
-def test_names_are_the_last_parts() -> None:
-    manifest = make_manifest({"/b/x/artifact.tar": b"1", "/b/y/autotune.tar": b""})
-    assert target_names(manifest) == {
-        "/b/x/artifact.tar": "artifact.tar",
-        "/b/y/autotune.tar": "autotune.tar",
-    }
-
-
-@pytest.mark.parametrize(
-    "paths",
-    [
-        ["/a/artifact.tar", "/b/artifact.tar"],
-        ["/a/artifact.tar", "/b/ARTIFACT.tar"],
-        ["/a/artifact"],
-        ["/a/.tar"],
-        ["/a/.hidden.tar"],
-        ["/a/" + "n" * 252 + ".tar"],
-        ["/a/new\nline.tar"],
-    ],
-    ids=str,
-)
-def test_unfit_names_are_refused(paths: list[str]) -> None:
-    with pytest.raises(ManifestInvalidError):
-        target_names(make_manifest(dict.fromkeys(paths, b"")))
 
 
 @pytest.mark.parametrize("what", ["other chunk", "checksum", "length", "no lease"])

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from mx_artifacts.artifacts.bundle_root import sweep, turn_file
 from mx_artifacts.artifacts.turn import turn_to_fetch
-from mx_artifacts.artifacts.workspace import sweep, turn_file
 from mx_artifacts.clock import SYSTEM_CLOCK, FakeClock
 from mx_artifacts.install import lock
 from mx_artifacts.observability.events import Event

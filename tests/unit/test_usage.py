@@ -14,11 +14,10 @@ from mx_artifacts import usage_of
 from mx_artifacts.errors import InstallError
 from mx_artifacts.install import usage
 from mx_artifacts.install.base import ArtifactOrigin, RootInstall
-from mx_artifacts.install.installer import install_artifact
 from mx_artifacts.install.mounts import keeps_access_times, mount_of
 from mx_artifacts.install.usage import UsageReport, Verdict
 from mx_artifacts.kinds.registry import get_kind
-from tests.support.install_cases import fill, make_bundle, picture
+from tests.support.install_cases import fill, install_roots, make_bundle, picture
 
 TICK_SECONDS = 0.02
 """More than the kernel's tick (at most 10 ms), by which files are stamped."""
@@ -34,8 +33,8 @@ def install(
     kind = get_kind(kind_name)
     bundle = make_bundle(tmp_path / f"{artifact_id[:4]}.tar", files)
     origin = ArtifactOrigin(artifact_id, "source", "worker", "h:1", kind.name)
-    root = RootInstall("", tmp_path / "root", bundle, kind.pack.entry_of)
-    receipt = install_artifact([root], artifact=origin, lock_timeout_seconds=9).receipt_path
+    root = RootInstall("", tmp_path / "root", kind.pack.entry_of)
+    receipt = install_roots([(root, bundle)], artifact=origin, lock_timeout_seconds=9).receipt_path
     time.sleep(TICK_SECONDS)
     return receipt
 

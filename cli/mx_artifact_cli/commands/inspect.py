@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+import mmap
+import os
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
@@ -21,8 +23,6 @@ from mx_artifacts.parsing import parse_address, parse_artifact_id, parse_text
 
 if TYPE_CHECKING:
     from mx_artifacts.bundle.scan import BundleMember
-
-_READ_BYTES = 1024 * 1024
 
 
 @click.command("inspect", cls=Verb)
@@ -72,8 +72,9 @@ def _inspect_bundle(output: Output, path: Path) -> None:
 
     try:
         with path.open("rb") as file:
-            members = scan_bundle(file)
-            described = [_member_object(file, member) for member in members]
+            content = _mapped(file)
+            members = scan_bundle(content)
+            described = [_member_object(content, member) for member in members]
     except OSError as error:
         raise BundleError(f"{path} cannot be read: {error.strerror}") from error
     for member in described:
@@ -108,24 +109,23 @@ def _inspect_bundle(output: Output, path: Path) -> None:
     )
 
 
-def _member_object(file: BinaryIO, member: BundleMember) -> dict[str, Any]:
+def _member_object(content: memoryview, member: BundleMember) -> dict[str, Any]:
+    data = content[member.offset : member.offset + member.size]
     return {
         "path": member.path,
         "type": "directory" if member.is_dir else "file",
         "size": member.size,
         "mode": f"{member.mode:04o}",
         "mtime_ns": member.mtime_ns,
-        "sha256": None if member.is_dir else _digest(file, member.offset, member.size),
+        "sha256": None if member.is_dir else hashlib.sha256(data).hexdigest(),
     }
 
 
-def _digest(file: BinaryIO, offset: int, size: int) -> str:
-    digest = hashlib.sha256()
-    file.seek(offset)
-    while size and (block := file.read(min(size, _READ_BYTES))):
-        digest.update(block)
-        size -= len(block)
-    return digest.hexdigest()
+def _mapped(file: BinaryIO) -> memoryview:
+    """Return a file's bytes, which are read as they are looked at."""
+    if not os.fstat(file.fileno()).st_size:
+        return memoryview(b"")
+    return memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
 
 
 def _announced(

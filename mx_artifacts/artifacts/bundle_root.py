@@ -1,0 +1,63 @@
+"""The bundle root: where bundles lie that exceed the memory, and where processes take turns.
+
+Bundles lie in files without a name, which vanish with their process. The files by which processes
+take turns (turn.py) are locked while they count, and the kernel frees a lock when its holder dies,
+so one that nobody holds is a dead process's. A process id would not tell that: pods that share a
+bundle root do not share process ids.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from contextlib import suppress
+from pathlib import Path
+
+from mx_artifacts.clock import SYSTEM_CLOCK
+from mx_artifacts.errors import InstallLockedError, UnusablePlaceError
+from mx_artifacts.install.lock import locked
+from mx_artifacts.install.place import check_place
+
+_TURN = re.compile(r"turn-[0-9a-f]{64}\.lock")
+_HINT = "name a directory that this user may write to with --bundle-root or MX_ARTIFACT_BUNDLE_ROOT"
+
+
+def check_bundle_root(bundle_root: Path) -> None:
+    """Refuse a bundle root in which nothing could be written. Changes nothing.
+
+    Raises:
+        UnusablePlaceError: says why.
+    """
+    check_place(bundle_root, "the bundle root", _HINT)
+    with suppress(FileNotFoundError):
+        owner = bundle_root.stat().st_uid
+        if owner not in (0, os.geteuid()):
+            raise UnusablePlaceError(
+                f"the bundle root {bundle_root} belongs to user {owner}, who could replace what "
+                "is in it",
+                hint=_HINT,
+            )
+
+
+def make_bundle_root(path: Path) -> None:
+    """Make it for this user alone; leave it as it is if it is there. Raises OSError."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with suppress(FileExistsError):
+        path.mkdir(0o700)
+
+
+def turn_file(bundle_root: Path, digest: str) -> Path:
+    """Return the file to lock for the turn that a SHA-256 [hex] names."""
+    return bundle_root / f"turn-{digest}.lock"
+
+
+def sweep(bundle_root: Path) -> None:
+    """Remove the files of turns in `bundle_root` whose makers died.
+
+    What cannot be removed (another user's) stays, and so does all in a bundle root that this user
+    may not list.
+    """
+    with suppress(PermissionError):
+        for path in [p for p in bundle_root.iterdir() if _TURN.fullmatch(p.name)]:
+            with suppress(OSError, InstallLockedError), locked([path], 0.0, SYSTEM_CLOCK):
+                path.unlink()

@@ -1,0 +1,154 @@
+"""Writes a bundle's members below a new directory as their bytes come, from several threads."""
+
+from __future__ import annotations
+
+import os
+import threading
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from mx_artifacts.bundle.scan import BundleMember, Piece
+from mx_artifacts.core.digest import crc32c, crc32c_hex, crc32c_join
+from mx_artifacts.errors import InstallVerificationError
+from mx_artifacts.install.access import Access, current_umask
+from mx_artifacts.install.receipt import InstalledFile
+
+_DIRECTORY_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_CREATE_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+@dataclass
+class _OpenFile:
+    """A file of which pieces are to come yet: offset, length and CRC32C of those that came."""
+
+    descriptor: int
+    left: int
+    pieces: list[tuple[int, int, int]] = field(default_factory=list)
+
+
+class TreeWriter:
+    """Writes below `root`, an empty directory into which nobody else can write.
+
+    Everything gets the mode and owner that `access` gives, and files their modification time where
+    the bundle has one. Nothing is synced to disk. `write` may be called from any thread; `close`
+    when none writes any more.
+    """
+
+    def __init__(self, root: Path, access: Access) -> None:
+        self._access = access
+        self._umask = current_umask()
+        self._root = os.open(root, _DIRECTORY_FLAGS)
+        made = os.fstat(self._root)  # by this process, so all that it makes in there is owned alike
+        self._gives = os.geteuid() == 0 and (made.st_uid, made.st_gid) != (access.uid, access.gid)
+        self._lock = threading.RLock()
+        self._directories: dict[str, int] = {"": 0}  # each with the time that it shall have
+        self._open_files: dict[str, _OpenFile] = {}
+        self._written: list[InstalledFile] = []
+        self.changed_at_ns: dict[str, int] = {}
+        """Each file's change time when it was complete: another one now, and somebody wrote it."""
+
+    def write(self, piece: Piece) -> None:
+        """Write one piece; pieces come in any order. Raises OSError."""
+        member = piece.member
+        if member.is_dir:
+            self._make_directory(member.path, member.mtime_ns)
+        elif len(piece.data) == member.size:
+            descriptor = self._create(member)
+            try:
+                _write_all(descriptor, piece.data, 0)
+                self._complete(member, descriptor, crc32c(piece.data))
+            finally:
+                os.close(descriptor)
+        else:
+            self._write_part(piece)
+
+    def finish(self) -> tuple[tuple[InstalledFile, ...], tuple[str, ...]]:
+        """Return all files and all directories, sorted by path, when every byte was written.
+
+        Raises:
+            InstallVerificationError: some were not.
+            OSError
+        """
+        for path, file in self._open_files.items():
+            raise InstallVerificationError(f"{file.left} bytes of {path!r} never came")
+        directories = sorted(path for path in self._directories if path)
+        for path in reversed(directories):  # writing into a directory has changed its time
+            if mtime_ns := self._directories[path]:
+                os.utime(path, ns=(mtime_ns, mtime_ns), dir_fd=self._root)
+        return tuple(sorted(self._written, key=lambda file: file.path)), tuple(directories)
+
+    def close(self) -> None:
+        """Close every descriptor; what was written stays. Idempotent."""
+        for file in self._open_files.values():
+            os.close(file.descriptor)
+        self._open_files.clear()
+        if self._root >= 0:
+            os.close(self._root)
+            self._root = -1
+
+    def _write_part(self, piece: Piece) -> None:
+        member = piece.member
+        with self._lock:
+            file = self._open_files.get(member.path)
+            if file is None:
+                file = _OpenFile(self._create(member), member.size)
+                self._open_files[member.path] = file
+        _write_all(file.descriptor, piece.data, piece.position)
+        checksum = crc32c(piece.data)
+        with self._lock:
+            file.pieces.append((piece.position, len(piece.data), checksum))
+            file.left -= len(piece.data)
+            if file.left:
+                return
+            del self._open_files[member.path]
+        whole = 0
+        for _, length, part in sorted(file.pieces):
+            whole = crc32c_join(whole, part, length)
+        try:
+            self._complete(member, file.descriptor, whole)
+        finally:
+            os.close(file.descriptor)
+
+    def _create(self, member: BundleMember) -> int:
+        directory = member.path.rpartition("/")[0]
+        if directory not in self._directories:
+            self._make_directory(directory, 0)
+        mode = self._access.file_mode(member.mode)
+        return os.open(member.path, _CREATE_FLAGS, mode, dir_fd=self._root)
+
+    def _complete(self, member: BundleMember, descriptor: int, checksum: int) -> None:
+        mode = self._access.file_mode(member.mode)
+        self._adopt(descriptor, mode)
+        if member.mtime_ns:
+            os.utime(descriptor, ns=(member.mtime_ns, member.mtime_ns))
+        found = os.fstat(descriptor)
+        self.changed_at_ns[member.path] = found.st_ctime_ns
+        self._written.append(
+            InstalledFile(member.path, member.size, mode, found.st_mtime_ns, crc32c_hex(checksum))
+        )
+
+    def _make_directory(self, path: str, mtime_ns: int) -> None:
+        with self._lock:
+            if path not in self._directories:
+                self._make_directory(path.rpartition("/")[0], 0)
+                mode = self._access.directory_mode
+                os.mkdir(path, mode, dir_fd=self._root)
+                descriptor = os.open(path, _DIRECTORY_FLAGS, dir_fd=self._root)
+                try:
+                    self._adopt(descriptor, mode)
+                finally:
+                    os.close(descriptor)
+            self._directories[path] = mtime_ns or self._directories.get(path, 0)
+
+    def _adopt(self, descriptor: int, mode: int) -> None:
+        """Give what was just made its owner, and the mode bits that the umask took from it."""
+        if self._gives:
+            os.chown(descriptor, self._access.uid, self._access.gid)
+        if mode & self._umask:
+            os.fchmod(descriptor, mode)
+
+
+def _write_all(descriptor: int, data: memoryview, offset: int) -> None:
+    while data:
+        count = os.pwrite(descriptor, data, offset)
+        data, offset = data[count:], offset + count
