@@ -18,10 +18,11 @@ SETUP := $(PYTHON) tools/setup_env.py
 # Which real caches `make test-kinds` moves: names in tests/kinds/caches.py, by commas.
 CACHES ?= all
 
-.PHONY: help demo test test-kinds test-vllm interop check proto docs clean python interop-if-possible
+.PHONY: help demo test test-kinds test-vllm interop check proto docs clean bench bench-peers python \
+	interop-if-possible
 
 help:  ## Show this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' Makefile
 
 demo: $(READY)  ## Compile on one node, run without compiling on another (two minutes)
 	$(BIN)/mx-artifact demo
@@ -42,6 +43,12 @@ test-vllm:  ## Move vLLM's compile caches in every way, against vLLM's own loade
 
 interop: $(DEV_READY) $(INTEROP_READY)  ## Run only the tests against the reference package
 	$(BIN)/python -m pytest -m interop
+
+bench: $(READY)  ## Measure seal, fetch and install against cp and tar (docs/performance.md)
+	$(BIN)/python -m benchmarks.transfer
+
+bench-peers: $(READY) $(INTEROP_READY)  ## The same, and against the reference package
+	$(BIN)/python -m benchmarks.transfer --peers .venvs/interop/bin/python
 
 check: $(DEV_READY)  ## Lint, format, types, import contracts, generated files
 	$(BIN)/python -m ruff check .

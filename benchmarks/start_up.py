@@ -1,6 +1,6 @@
 """Measure what a moved cache saves: the demo, several rounds, medians and ratios.
 
-usage: python benchmarks/start_up.py [--rounds N] [--output FILE]
+usage: python -m benchmarks.start_up [--rounds N] [--output FILE]
 
 Each round compiles cold, moves the caches through real processes, and runs warm; cold and warm of a
 round are measured in the same minute on the same machine, so their ratio is what counts.
@@ -19,13 +19,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-
-def cpu_model() -> str:
-    """Return the processor's name as Linux gives it."""
-    for line in Path("/proc/cpuinfo").read_text().splitlines():
-        if line.startswith("model name"):
-            return line.partition(":")[2].strip()
-    return platform.processor() or "unknown"
+from benchmarks.conditions import cpu_model
 
 
 def one_round() -> list[dict[str, Any]]:

@@ -1,0 +1,220 @@
+"""The groups of figures of the transfer benchmark: each makes methods to be run in turn."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from benchmarks.cluster import Cluster, Peers, fresh_root
+from benchmarks.copies import copy, installed_copies, tar_to_file
+from benchmarks.processes import Node
+from benchmarks.rounds import Method
+from benchmarks.tree import GeneratedTree, change_tree, check_equal, make_tree
+
+FANOUT = 16
+CLI_MIB = 32
+CHANGED_FRACTION = 0.01
+SETTLE_SECONDS = 1.5
+"""After this the product takes a file for settled, and does not wait until it is."""
+FANOUT_SHARE = 0.25
+"""Of the tree's size and files: 16 installed copies and the source must fit into memory."""
+
+
+@dataclass
+class Setting:
+    """What a group is measured with. Trees and targets of `ram` are in memory, of `disk` not."""
+
+    mib: float
+    files: int
+    ram: Path
+    disk: Path
+    cluster: Cluster
+    peers: Peers | None
+
+    def tree(self, mib: float | None = None) -> GeneratedTree:
+        """Return a tree in memory, of `mib` MiB with as many files for each MiB as all have."""
+        size_mib = self.mib if mib is None else mib
+        files = round(self.files * size_mib / self.mib)
+        return make_tree(self.ram / "source", mib=size_mib, files=files)
+
+
+def _fetch(
+    node: Node, tree: GeneratedTree, root: Path, *, replace: bool = False
+) -> dict[str, float]:
+    fetched: dict[str, float] = node.ask(
+        "fetch", model="benchmark", root=str(root), replace=replace
+    )
+    check_equal(tree.root, root, relocated=True)
+    return fetched
+
+
+def _fetch_seconds(setting: Setting, tree: GeneratedTree, place: Path) -> float:
+    with fresh_root(place) as root:
+        return _fetch(setting.cluster.target, tree, root)["seconds"]
+
+
+def _method(name: str, seconds: Callable[[], float]) -> Method:
+    return Method(name, lambda: {name: seconds()})
+
+
+def seal(setting: Setting) -> list[Method]:
+    """Time from a directory in memory to what is served, against writing it into a tar file."""
+    tree = setting.tree()
+    methods = [
+        _method("seal", lambda: setting.cluster.publish(tree)),
+        _method("tar_cf", lambda: tar_to_file(tree, setting.ram)),
+    ]
+    if (peers := setting.peers) is not None:
+        methods.append(_method("reference_seal", lambda: peers.publish(tree)))
+    return methods
+
+
+def tmpfs(setting: Setting) -> list[Method]:
+    """Fetch and install into memory, against local copies."""
+    tree = setting.tree()
+    setting.cluster.publish(tree)
+    names = installed_copies("cp", "tar_pipe", "rsync")
+    methods = [
+        _method("fetch_tmpfs", lambda: _fetch_seconds(setting, tree, setting.ram)),
+        *(_method(f"{name}_tmpfs", _copying(name, tree, setting.ram)) for name in names),
+    ]
+    if (peers := setting.peers) is not None:
+        peers.publish(tree)
+        methods.append(_method("reference_tmpfs", lambda: peers.fetch(tree, setting.ram)))
+    return methods
+
+
+def _copying(name: str, tree: GeneratedTree, place: Path) -> Callable[[], float]:
+    return lambda: copy(name, tree, place)
+
+
+def disk(setting: Setting) -> list[Method]:
+    """Fetch and install onto the disk, against local copies from memory to that disk."""
+    tree = setting.tree()
+    setting.cluster.publish(tree)
+    names = installed_copies("cp", "cp_synced", "tar_pipe", "rsync")
+    timings: dict[str, Callable[[], float]] = {
+        "fetch_disk": lambda: _fetch_seconds(setting, tree, setting.disk),
+        **{f"{name}_disk": _copying(name, tree, setting.disk) for name in names},
+    }
+    if (peers := setting.peers) is not None:
+        peers.publish(tree)
+        timings["reference_disk"] = lambda: peers.fetch(tree, setting.disk)
+    return [_method(name, _after_flush(timing)) for name, timing in timings.items()]
+
+
+def _after_flush(timing: Callable[[], float]) -> Callable[[], float]:
+    def run() -> float:
+        os.sync()  # so that nobody else's writes are timed
+        return timing()
+
+    return run
+
+
+def cli(setting: Setting) -> list[Method]:
+    """A whole process that fetches and installs a small cache into memory."""
+    tree = setting.tree(min(CLI_MIB, setting.mib))
+    setting.cluster.publish(tree)
+
+    def ours() -> float:
+        with fresh_root(setting.ram) as root:
+            seconds = setting.cluster.run_cli(root)
+            check_equal(tree.root, root, relocated=True)
+        return seconds
+
+    methods = [_method("cli_process", ours)]
+    if (peers := setting.peers) is not None:
+        peers.publish(tree)
+        methods.append(_method("reference_process", lambda: peers.fetch_once(tree, setting.ram)))
+    return methods
+
+
+def incremental(setting: Setting) -> list[Method]:
+    """Fetch all, then fetch what was published again after a hundredth of it changed."""
+    tree = setting.tree()
+    generation = 0
+
+    def run() -> dict[str, float]:
+        nonlocal generation
+        generation += 1
+        target = setting.cluster.target
+        with fresh_root(setting.ram) as root:
+            setting.cluster.publish(tree)
+            full = _fetch(target, tree, root)
+            change_tree(tree, fraction=CHANGED_FRACTION, generation=generation)
+            time.sleep(SETTLE_SECONDS)
+            published = setting.cluster.publish(tree)
+            changed = _fetch(target, tree, root, replace=True)
+        return {
+            "fetch_full": full["seconds"],
+            "fetch_changed": changed["seconds"],
+            "seal_changed": published,
+            "bytes_full": full["bytes"],
+            "bytes_changed": changed["bytes"],
+        }
+
+    return [Method("incremental", run)]
+
+
+def fanout(setting: Setting) -> list[Method]:
+    """Targets of one source, each a process of its own: all at once, and one after the other."""
+    tree = setting.tree(setting.mib * FANOUT_SHARE)
+    setting.cluster.publish(tree)
+    targets = [setting.cluster.new_target() for _ in range(FANOUT)]
+
+    def run(at_once: bool) -> float:
+        with contextlib.ExitStack() as resources:
+            roots = [resources.enter_context(fresh_root(setting.ram)) for _ in targets]
+            started = time.perf_counter()
+            waiting: list[Node] = []
+            for target, root in zip(targets, roots, strict=True):
+                target.send("fetch", model="benchmark", root=str(root), replace=False)
+                if at_once:
+                    waiting.append(target)
+                else:
+                    target.answer()
+            for target in waiting:
+                target.answer()
+            seconds = time.perf_counter() - started
+            for root in roots:
+                check_equal(tree.root, root, relocated=True)
+        return seconds
+
+    return [
+        _method("fanout_at_once", lambda: run(at_once=True)),
+        _method("fanout_in_turn", lambda: run(at_once=False)),
+    ]
+
+
+@dataclass(frozen=True)
+class Group:
+    """A group of figures, and which ratios are made of them: numerator and denominator."""
+
+    methods: Callable[[Setting], list[Method]]
+    ratios: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+
+
+GROUPS: Mapping[str, Group] = {
+    "seal": Group(seal, {"seal_over_tar": ("seal", "tar_cf")}),
+    "tmpfs": Group(
+        tmpfs,
+        {
+            "fetch_over_cp_tmpfs": ("fetch_tmpfs", "cp_tmpfs"),
+            "fetch_over_reference": ("fetch_tmpfs", "reference_tmpfs"),
+        },
+    ),
+    "disk": Group(disk, {"fetch_over_cp_disk": ("fetch_disk", "cp_disk")}),
+    "cli": Group(cli, {"cli_over_reference": ("cli_process", "reference_process")}),
+    "incremental": Group(
+        incremental,
+        {
+            "incremental_time": ("fetch_changed", "fetch_full"),
+            "incremental_bytes": ("bytes_changed", "bytes_full"),
+        },
+    ),
+    "fanout": Group(fanout, {"fanout16_over_serial": ("fanout_at_once", "fanout_in_turn")}),
+}

@@ -1,0 +1,172 @@
+"""A node of a benchmark, in a process of its own: `python -m benchmarks.node ROLE [SERVER]`.
+
+Roles: central (a central server), source and target (the library in a warm process: imports done,
+NIXL's agent made). Each says on stdout that it is ready, then takes one JSON object a line on
+stdin, {"do": what, ...}, and answers it with one on stdout. It ends when its stdin closes, so that
+it never outlives the benchmark.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+KIND = "triton"
+STATED = {
+    "backend_framework": "vllm",
+    "cuda_version": "13.0",
+    "gpu_arch": "sm90",
+    "triton_version": "3.8.0",
+    "triton_key": "benchmark",
+}
+"""What cannot be found out on a machine without a GPU."""
+
+_PAUSED_SECONDS = 3600.0
+"""How long a source may be silent: those of the reference are paused while others are measured."""
+
+Answer = Mapping[str, Any]
+
+
+def say(**values: Any) -> None:
+    """Answer the benchmark."""
+    print(json.dumps(values), flush=True)
+
+
+def peak_rss_mib() -> float:
+    """Return the most memory that this process had resident so far, shared pages included."""
+    for line in Path("/proc/self/status").read_text().splitlines():
+        if line.startswith("VmHWM:"):
+            return int(line.split()[1]) / 1024
+    raise OSError("/proc/self/status has no VmHWM")
+
+
+def central() -> None:
+    """Serve as the central server."""
+    from mx_artifacts.server.app import ServerConfig, serve
+
+    config = ServerConfig(port=0, heartbeat_timeout_seconds=_PAUSED_SECONDS)
+
+    async def main() -> None:
+        stop = asyncio.Event()
+        served = asyncio.create_task(
+            serve(config, on_ready=lambda address: say(address=address), stop=stop)
+        )
+        await asyncio.get_running_loop().run_in_executor(None, sys.stdin.read)
+        stop.set()
+        await served
+
+    asyncio.run(main())
+
+
+class Source:
+    """Publishes one cache at a time."""
+
+    def __init__(self, server: str, resources: contextlib.ExitStack) -> None:
+        from mx_artifacts.client.central import CentralClient
+        from mx_artifacts.transport.registry import open_transport
+
+        self._client = resources.enter_context(CentralClient(server))
+        self._transport = resources.enter_context(contextlib.closing(open_transport()))
+        self._publishers = resources.enter_context(contextlib.ExitStack())
+
+    def publish(self, model: str, root: str, bundle_root: str, resident_bytes: int) -> Answer:
+        """Publish `root` instead of what was published before; time it until targets may come."""
+        from mx_artifacts.publisher import ArtifactPublisher, PublisherSettings
+
+        self.withdraw()
+        kind, identity = _kind_and_identity(model)
+        settings = PublisherSettings(
+            bundle_root=Path(bundle_root), resident_budget_bytes=resident_bytes
+        )
+        publisher = self._publishers.enter_context(
+            ArtifactPublisher(client=self._client, transport=self._transport, settings=settings)
+        )
+        started = time.perf_counter()
+        published = publisher.publish(kind, identity, {"": Path(root)})
+        seconds = time.perf_counter() - started
+        (packed,) = published.roots
+        return {"seconds": seconds, "files": packed.report.file_count}
+
+    def withdraw(self) -> Answer:
+        """Serve nothing, and free what it took."""
+        self._publishers.close()
+        return {}
+
+
+class Target:
+    """Fetches and installs."""
+
+    def __init__(self, server: str, resources: contextlib.ExitStack) -> None:
+        from mx_artifacts.client.central import CentralClient
+        from mx_artifacts.fetcher import ArtifactFetcher, FetcherSettings
+        from mx_artifacts.transport.registry import open_transport
+
+        client = resources.enter_context(CentralClient(server))
+        transport = open_transport()
+        self._fetcher = resources.enter_context(
+            ArtifactFetcher(
+                client=client, settings=FetcherSettings(), transport_factory=lambda: transport
+            )
+        )
+        resources.callback(transport.close)
+
+    def fetch(self, model: str, root: str, replace: bool) -> Answer:
+        """Fetch and install into `root`; time the whole call, discovery included."""
+        kind, identity = _kind_and_identity(model)
+        started = time.perf_counter()
+        fetched = self._fetcher.fetch_and_install(kind, identity, {"": Path(root)}, replace=replace)
+        return {"seconds": time.perf_counter() - started, "bytes": fetched.total_bytes}
+
+
+def _kind_and_identity(model: str) -> tuple[Any, Any]:
+    from mx_artifacts.kinds.identity import probe_identity
+    from mx_artifacts.kinds.registry import get_kind
+
+    kind = get_kind(KIND)
+    return kind, probe_identity(kind, model_name=model, overrides=STATED).identity
+
+
+def answer_requests(calls: Mapping[str, Callable[..., Answer]]) -> None:
+    """Answer requests until stdin closes. A call that raises is answered with what it raised."""
+    say(ready=True)
+    for request in _requests():
+        call = calls[request.pop("do")]
+        try:
+            answer = dict(call(**request))
+        except Exception as error:
+            say(error=f"{type(error).__name__}: {error}")
+        else:
+            say(**answer)
+
+
+def _requests() -> Iterator[dict[str, Any]]:
+    for line in sys.stdin:
+        yield json.loads(line)
+
+
+def identity_of(model: str) -> Answer:
+    """Return the identity under which sources publish, for peers that do not probe it."""
+    return {"identity": _kind_and_identity(model)[1].as_dict()}
+
+
+def main(role: str, server: str = "") -> None:
+    if role == "central":
+        return central()
+    with contextlib.ExitStack() as resources:
+        peak = {"peak_rss_mib": lambda: {"mib": peak_rss_mib()}}
+        if role == "source":
+            source = Source(server, resources)
+            calls = {"publish": source.publish, "withdraw": source.withdraw}
+            answer_requests({**peak, **calls, "identity": identity_of})
+        else:
+            answer_requests({**peak, "fetch": Target(server, resources).fetch})
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,95 @@
+"""Puts the transfer benchmark's report together, and prints it as tables."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from benchmarks.groups import GROUPS
+from benchmarks.rounds import median_ratio, summary
+
+MUST_REACH = {
+    "seal_over_tar": 1.5,
+    "fetch_over_cp_tmpfs": 1.5,
+    "fetch_over_cp_disk": 1.0,
+    "fetch_over_reference": 0.25,
+    "cli_over_reference": 0.5,
+    "incremental_time": 0.2,
+    "incremental_bytes": 0.02,
+    "fanout16_over_serial": 0.9,
+    "seeding8_over_one": 2.5,
+}
+MUST_REACH_RSS_MIB = {"source_8gib": 600, "target_8gib": 600}
+NO_SEEDING = "a target that has installed does not serve on yet"
+NO_PEER = "modelexpress was not measured: make bench-peers"
+
+
+@dataclass
+class Report:
+    """What was measured, and why the rest was not. `why_not` is by group, and "memory"."""
+
+    conditions: Mapping[str, Any]
+    with_peers: bool
+    samples: dict[str, list[float]] = field(default_factory=dict)
+    rss_mib: dict[str, float] = field(default_factory=dict)
+    why_not: dict[str, str] = field(default_factory=dict)
+
+    def ratios(self) -> dict[str, float | None]:
+        """Return every ratio; None: not measured."""
+        made = {
+            name: median_ratio(self.samples, *figures)
+            for group in GROUPS.values()
+            for name, figures in group.ratios.items()
+        }
+        return {name: made.get(name) for name in MUST_REACH}
+
+    def reasons(self) -> dict[str, str]:
+        """Say of each ratio and each peak that is None why it is."""
+        of_ratio = {
+            name: self.why_not.get(key, "" if self.with_peers else NO_PEER)
+            for key, group in GROUPS.items()
+            for name in group.ratios
+        } | {"seeding8_over_one": NO_SEEDING}
+        reasons = {name: of_ratio[name] for name, ratio in self.ratios().items() if ratio is None}
+        for name in MUST_REACH_RSS_MIB.keys() - self.rss_mib.keys():
+            reasons[name] = self.why_not["memory"]
+        return reasons
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the report as JSON has it."""
+        of_bytes = {name for name in self.samples if name.startswith("bytes_")}
+        figures = summary(self.samples)
+        return {
+            "conditions": dict(self.conditions),
+            "ratios": self.ratios(),
+            "rss_mib": {name: self.rss_mib.get(name) for name in MUST_REACH_RSS_MIB},
+            "reasons": self.reasons(),
+            "seconds": {name: each for name, each in figures.items() if name not in of_bytes},
+            "bytes": {name: each for name, each in figures.items() if name in of_bytes},
+        }
+
+
+def tables(report: Mapping[str, Any]) -> str:
+    """Return the report as Markdown."""
+    lines = [f"- {name}: {value}" for name, value in report["conditions"].items()]
+    lines += ["", *_row("what", "median [s]", "fastest", "slowest"), *_row(*["---"] * 4)]
+    for name, figure in report["seconds"].items():
+        samples = figure["samples"]
+        shown = (f"{value:.3f}" for value in (figure["median"], min(samples), max(samples)))
+        lines += _row(name, *shown)
+    lines += ["", *_row("figure", "measured", "must reach"), *_row(*["---"] * 3)]
+    for name, limit in MUST_REACH.items():
+        lines += _row(name, _measured(report, report["ratios"][name], name, "{:.3f}"), f"≤ {limit}")
+    for name, limit in MUST_REACH_RSS_MIB.items():
+        value = _measured(report, report["rss_mib"][name], name, "{:.0f} MiB")
+        lines += _row(f"peak RSS, {name}", value, f"≤ {limit} MiB")
+    return "\n".join(lines)
+
+
+def _measured(report: Mapping[str, Any], value: float | None, name: str, shape: str) -> str:
+    return report["reasons"][name] if value is None else shape.format(value)
+
+
+def _row(*cells: str) -> Sequence[str]:
+    return (f"| {' | '.join(cells)} |",)

@@ -1,0 +1,78 @@
+"""What the benchmarks make of their samples, and the trees that they move."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from benchmarks.report import MUST_REACH, MUST_REACH_RSS_MIB, NO_PEER, Report, tables
+from benchmarks.rounds import Method, interleaved, median_ratio, summary
+from benchmarks.tree import TreesDifferError, change_tree, check_equal, make_tree
+
+MIB = 1 << 20
+
+
+def test_every_round_runs_every_method_and_starts_with_another() -> None:
+    order: list[str] = []
+
+    def method(name: str) -> Method:
+        return Method(name, lambda: (order.append(name), {name: float(len(order))})[1])
+
+    samples = interleaved([method("a"), method("b")], 3, lambda text: None)
+    assert order == ["a", "b", "b", "a", "a", "b"]
+    assert samples == {"a": [1.0, 4.0, 5.0], "b": [2.0, 3.0, 6.0]}
+
+
+def test_medians_keep_their_samples() -> None:
+    assert summary({"a": [3.0, 1.0, 9.0]}) == {"a": {"median": 3.0, "samples": [3.0, 1.0, 9.0]}}
+
+
+def test_a_ratio_is_the_median_of_the_rounds_ratios() -> None:
+    # The second round ran on a machine that was ten times slower; its ratio is as good.
+    samples = {"a": [2.0, 30.0, 5.0], "b": [1.0, 10.0, 1.0]}
+    assert median_ratio(samples, "a", "b") == 3.0
+    assert median_ratio(samples, "a", "absent") is None
+    assert median_ratio(samples, "absent", "b") is None
+
+
+def test_a_report_says_why_a_figure_is_missing() -> None:
+    report = Report({}, with_peers=False, samples={"seal": [3.0], "tar_cf": [2.0]})
+    report.why_not |= {"memory": "no disk", "fanout": "failed: x"}
+    report.samples |= {"fetch_tmpfs": [1.0], "cp_tmpfs": [1.0], "cli_process": [1.0]}
+    report.why_not |= {"disk": "not asked for", "incremental": "not asked for"}
+    made = report.as_dict()
+    assert made["ratios"].keys() == MUST_REACH.keys()
+    assert made["ratios"]["seal_over_tar"] == 1.5
+    assert made["reasons"]["fanout16_over_serial"] == "failed: x"
+    assert made["reasons"]["cli_over_reference"] == NO_PEER
+    assert made["rss_mib"] == dict.fromkeys(MUST_REACH_RSS_MIB)
+    missing = {name for name, ratio in made["ratios"].items() if ratio is None}
+    assert made["reasons"].keys() == missing | MUST_REACH_RSS_MIB.keys()
+    assert all(made["reasons"].values())
+    assert "| seal_over_tar | 1.500 | ≤ 1.5 |" in tables(made)
+
+
+def test_equal_seeds_give_equal_trees_of_about_the_size(tmp_path: Path) -> None:
+    first = make_tree(tmp_path / "a", mib=1, files=80)
+    make_tree(tmp_path / "b", mib=1, files=80)
+    assert (first.files, first.directories) == (80, 10)
+    assert MIB <= first.file_bytes < 1.1 * MIB
+    check_equal(tmp_path / "a", tmp_path / "b", relocated=True)
+    with pytest.raises(TreesDifferError, match="__grp__"):
+        check_equal(tmp_path / "a", tmp_path / "b", relocated=False)
+
+
+def test_a_change_is_found_and_keeps_the_size(tmp_path: Path) -> None:
+    tree = make_tree(tmp_path / "a", mib=1, files=80)
+    shutil.copytree(tree.root, tmp_path / "b")
+    check_equal(tree.root, tmp_path / "b", relocated=False)
+    changed = change_tree(tree, fraction=0.1, generation=1)
+    assert 0 < changed < tree.file_bytes / 2
+    assert sum(p.stat().st_size for p in tree.root.rglob("*.*")) == tree.file_bytes
+    with pytest.raises(TreesDifferError, match="other bytes"):
+        check_equal(tree.root, tmp_path / "b", relocated=False)
+    shutil.rmtree(next((tmp_path / "b").iterdir()))
+    with pytest.raises(TreesDifferError, match="too few"):
+        check_equal(tree.root, tmp_path / "b", relocated=False)
