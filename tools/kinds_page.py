@@ -20,8 +20,9 @@ HEAD = """\
 <!-- Written by tools/kinds_page.py; run `make test-kinds`. -->
 # Real caches, moved
 
-Every cache here was filled by its real compiler, published, fetched and installed by `mx-artifact`
-in processes of their own, and then run against in a fresh process, the source's cache out of reach.
+Every cache here was filled by its real compiler (but for what "not real" says), published, fetched
+and installed by `mx-artifact` in processes of their own, and then run against in a fresh process,
+the source's cache out of reach.
 A job **hits** when it is served from the installed cache and compiles nothing; it is **refused**
 when the product named what it is made from as not installed or not usable, with the reason.
 Whatever is neither was recompiled silently, and fails the run.
