@@ -55,6 +55,15 @@ NETWORK_TYPES = frozenset(
 """Types of file systems that lie on another machine. FUSE may or may not."""
 
 
+_IN_MEMORY_TYPES = frozenset({"ramfs", "tmpfs"})
+
+
+def lies_in_memory(path: Path) -> bool:
+    """Tell whether files at `path` end with the machine in any case, so that no sync helps."""
+    mount = mount_of(path)
+    return mount is not None and mount.type in _IN_MEMORY_TYPES
+
+
 def is_remote(mount: Mount) -> bool:
     """Tell whether a mount's files lie, or may lie, on another machine."""
     return mount.type in NETWORK_TYPES or mount.type.startswith("fuse")

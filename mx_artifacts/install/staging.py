@@ -23,6 +23,7 @@ from mx_artifacts.install.bundle_sink import BundleSink
 from mx_artifacts.install.entries import ancestors, group_entries, leaves_of
 from mx_artifacts.install.files import fsync_directory, remove_tree, stands
 from mx_artifacts.install.hold import new_staging, remove_if_unused
+from mx_artifacts.install.mounts import lies_in_memory
 from mx_artifacts.install.receipt import InstalledEntry, InstalledFile
 from mx_artifacts.install.space import Need, os_errors_translated, require_space
 from mx_artifacts.install.tree_writer import TreeWriter
@@ -214,6 +215,8 @@ class Staging:
 
     def _sync(self, files: Iterable[str], directories: Iterable[str]) -> None:
         tree = self.directory
+        if lies_in_memory(tree):
+            return
         with ThreadPoolExecutor(_SYNC_THREADS, "mx-install") as pool:
             list(pool.map(_sync_file, (f"{tree}/{path}" for path in files)))
             list(pool.map(fsync_directory, (tree, *(tree / path for path in directories))))

@@ -9,7 +9,7 @@ import pytest
 
 from mx_artifacts.artifacts.bundle_root import check_bundle_root
 from mx_artifacts.errors import ExitCode, UnusablePlaceError
-from mx_artifacts.install import place
+from mx_artifacts.install import mounts, place
 from mx_artifacts.install.workspace import check_target
 from tests.support.install_cases import mounted
 
@@ -91,3 +91,16 @@ def test_what_is_there_or_can_be_made(tmp_path: Path) -> None:
         check_target(tmp_path / name)
         check_bundle_root(tmp_path / name)
     assert os.listdir(tmp_path) == ["link"]
+
+
+def test_which_files_end_with_the_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    mounts_here = [
+        mounts.Mount(Path("/"), "overlay", frozenset()),
+        mounts.Mount(tmp_path, "tmpfs", frozenset()),
+        mounts.Mount(tmp_path / "disk", "ext4", frozenset()),
+    ]
+    monkeypatch.setattr(mounts, "mount_table", lambda: mounts_here)
+    assert mounts.lies_in_memory(tmp_path / "a" / "b")
+    assert not mounts.lies_in_memory(tmp_path / "disk" / "a")
+    monkeypatch.setattr(mounts, "mount_table", list)
+    assert not mounts.lies_in_memory(tmp_path)
