@@ -10,7 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from mx_artifacts.kinds.registry import get_kind
 from tests.support.nodes import clean_environment
+from tests.support.packing import pack_to_file
 from tests.support.processes import Service, run_cli, serving
 
 KEY = "A" * 52
@@ -102,12 +104,13 @@ def test_the_main_job(
     assert source["status"] == "ready"
     manifest = run_cli("inspect", "--source-id", source_id, "--format", "json", env=env)
     assert json.loads(manifest.stdout)["artifact_id"] == published["artifact_id"]
-    (bundle,) = (tmp_path / "bundles").rglob("artifact.tar")
+    bundle = tmp_path / "artifact.tar"
+    pack_to_file(cold, bundle, get_kind("triton").pack)
     members = run_cli("inspect", str(bundle), "--format", "json", env=env)
     assert json.loads(members.stdout)["files"] == 2
 
     assert publisher.stop(signal.SIGTERM) == 0
-    assert list((tmp_path / "bundles").iterdir()) == []
+    assert not list((tmp_path / "bundles").glob("*"))
     shown = run_cli("sources", "show", source_id, "--format", "json", env=env)
     assert json.loads(shown.stdout)["workers"][0]["status"] == "stale"
     assert server.stop(signal.SIGINT) == 0

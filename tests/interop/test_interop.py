@@ -123,6 +123,8 @@ CASES = [
             "cuda_home": "/usr/local/cuda",
             "nvcc_version": "13.0",
             "cxx_version": "none",
+            "gpu_name": "NVIDIA H100 80GB HBM3",
+            "cudnn_frontend_version": "none",
             "tensor_parallel_size": "1",
             "pipeline_parallel_size": "1",
             "expert_parallel_size": "1",
