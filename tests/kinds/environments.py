@@ -74,12 +74,17 @@ def missing(cache: Cache) -> str:
 
 
 def chosen(names: str) -> list[Cache]:
-    """Return the caches that `names` means: "all", or names or their first parts, by commas."""
+    """Return the caches that `names` means, by commas: "all", or names.
+
+    What is no cache's own name stands for all of which it is the first part, or the environment.
+    """
     wanted = set(names.split(","))
+    further = wanted - {cache.name for cache in CACHES}
     found = [
         cache
         for cache in CACHES
-        if wanted & {"all", cache.name, cache.name.partition("/")[0], cache.environment}
+        if cache.name in wanted
+        or further & {"all", cache.name.partition("/")[0], cache.environment}
     ]
     if not found:
         known = ", ".join(cache.name for cache in CACHES)

@@ -46,6 +46,8 @@ def test_a_cache_that_was_not_installed_is_refused_whole() -> None:
 def test_names_choose_caches_and_unknown_ones_are_refused() -> None:
     assert chosen("all") == list(CACHES)
     assert [cache.name for cache in chosen("triton,inductor")] == ["triton", "inductor"]
+    assert [cache.name for cache in chosen("tvm_ffi")] == ["tvm_ffi"]
+    assert {cache.kind for cache in chosen("deep_gemm")} == {"deep_gemm"}
     with pytest.raises(ValueError, match="there are triton"):
         chosen("no-such-cache")
 
