@@ -13,6 +13,13 @@ MAX_THREADS = 8
 """File work is bound by the interpreter and the memory bus well before it has so many cores."""
 
 
+class WorkStopped(Exception):
+    """Ends the work of a thread because another one failed, or the caller gave up.
+
+    It is not what went wrong, so whoever joins the threads raises that instead.
+    """
+
+
 def thread_count() -> int:
     """Return how many threads file work is worth on this machine: the cores we may run on."""
     return max(1, min(MAX_THREADS, len(os.sched_getaffinity(0))))

@@ -5,8 +5,8 @@ from __future__ import annotations
 import threading
 
 from mx_artifacts.bundle.scan import DEFAULT_LIMITS, BundleLimits, BundleScanner
-from mx_artifacts.errors import InstallError
 from mx_artifacts.install.tree_writer import TreeWriter
+from mx_artifacts.threads import WorkStopped
 
 
 class BundleSink:
@@ -30,14 +30,14 @@ class BundleSink:
 
         Raises:
             UnsafePathError, BundleError: what came is no bundle of plain files.
-            InstallError: another part failed, or `stop` was called.
+            WorkStopped: another part failed, or `stop` was called.
             OSError: a member cannot be written.
         """
         try:
             with self._turn:
                 self._turn.wait_for(lambda: self._failed or self._next == offset)
                 if self._failed:
-                    raise InstallError("the bundle is not received any more")
+                    raise WorkStopped
                 pieces = list(self._scanner.feed(data))
                 self._next += len(data)
                 self._turn.notify_all()

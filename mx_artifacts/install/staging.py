@@ -83,6 +83,7 @@ class Staging:
         Raises:
             UnsafePathError, BundleError: what came is no bundle of plain files.
             NoSpaceError, InstallError: it cannot be written.
+            WorkStopped: another part failed, or `stop` was called.
         """
         with self._translated():
             self._sink.write(offset, data)

@@ -27,6 +27,7 @@ from mx_artifacts.errors import (
 )
 from mx_artifacts.memory.pool import BufferPool, PooledBuffer
 from mx_artifacts.observability.events import Event, EventSink
+from mx_artifacts.threads import WorkStopped
 from mx_artifacts.transfer.deadline import SLOW_HINT, Deadline
 from mx_artifacts.transfer.plan import check_lease
 from mx_artifacts.transfer.receiver import Receiver
@@ -46,10 +47,6 @@ OVERTIME_SECONDS = 2.0
 """Threads notice the deadline by themselves, unless the transport does not let go of them."""
 RELEASE_TIMEOUT_SECONDS = 2.0
 """A release is a courtesy: sessions, and at last the lease's expiry, do it without us."""
-
-
-class Stopped(Exception):
-    """Another thread of the pipeline failed, or the caller gave up. Never leaves the pipeline."""
 
 
 @dataclass(frozen=True)
@@ -129,7 +126,7 @@ class Pipeline:
             while (chunk := self._next()) is not None:
                 self._receive(chunk)
                 self._finished(chunk)
-        except Stopped:
+        except WorkStopped:
             pass
         except BaseException as error:
             self._fail(error)
@@ -159,7 +156,7 @@ class Pipeline:
     def _check_going(self) -> None:
         """Raise when there is no point in waiting any longer."""
         if self._stop.is_set():
-            raise Stopped
+            raise WorkStopped
         if self._target.deadline.passed:
             raise self._too_late()
         self._target.client.check_attached()

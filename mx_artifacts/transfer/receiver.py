@@ -19,7 +19,10 @@ class Receiver(Protocol):
         ...
 
     def write(self, chunk: ManifestChunk, data: memoryview) -> None:
-        """Take a chunk; `data` is used again when this returns. May wait for earlier chunks."""
+        """Take a chunk; `data` is used again when this returns. May wait for earlier chunks.
+
+        Raises WorkStopped when there is no point in it any more, MxArtifactsError otherwise.
+        """
         ...
 
     def stop(self) -> None:

@@ -12,11 +12,13 @@ import pytest
 from mx_artifacts.core.manifest import ArtifactManifest, ManifestChunk
 from mx_artifacts.errors import (
     ArtifactIdMismatchError,
+    BundleError,
     InstallError,
     PeerLostError,
     RecordNotFoundError,
 )
 from mx_artifacts.observability.events import Event
+from mx_artifacts.threads import WorkStopped
 from mx_artifacts.transport.base import Transport
 from tests.support.artifacts import (
     CHUNK_SIZE,
@@ -170,3 +172,39 @@ def test_only_an_artifact_that_is_its_manifest_is_served(tmp_path: Path) -> None
     artifact = make_artifact({"artifact.tar": 1})
     with serving(artifact) as server, pytest.raises(ArtifactIdMismatchError):
         server.add_artifact(SOURCE_ID, "0" * 64, artifact.manifest, artifact.bundles(), slots=1)
+
+
+class Ordered(Received):
+    """As the installer's: each chunk waits for those before it. One fails, and the others stop."""
+
+    def __init__(self, failing: int) -> None:
+        super().__init__()
+        self._failing = failing
+        self._turn = threading.Condition(threading.RLock())
+        self._next = 0
+
+    def write(self, chunk: ManifestChunk, data: memoryview) -> None:
+        with self._turn:
+            self._turn.wait_for(lambda: self.stopped or self._next == chunk.chunk_index)
+            if self.stopped:
+                raise WorkStopped
+            if chunk.chunk_index == self._failing:
+                self.stop()
+                raise BundleError("no bundle")
+            super().write(chunk, data)
+            self._next += 1
+            self._turn.notify_all()
+
+    def stop(self) -> None:
+        with self._turn:
+            super().stop()
+            self._turn.notify_all()
+
+
+@pytest.mark.parametrize("failing", [0, 4])
+def test_of_several_threads_the_one_that_failed_says_why(agent: Transport, failing: int) -> None:
+    artifact = make_artifact({"artifact.tar": 9 * CHUNK_SIZE})
+    for _ in range(10):
+        receiver = Ordered(failing)
+        with serving(artifact) as server, pytest.raises(BundleError, match="no bundle"):
+            fetch(server.endpoint, artifact.artifact_id, agent, receiver, max_inflight_chunks=4)

@@ -17,10 +17,11 @@ from mx_artifacts.bundle.rules import PackRules
 from mx_artifacts.bundle.scan import BundleLimits, BundleScanner
 from mx_artifacts.clock import FakeClock
 from mx_artifacts.core.digest import crc32c, crc32c_hex
-from mx_artifacts.errors import BundleError, InstallError, InstallVerificationError
+from mx_artifacts.errors import BundleError, InstallVerificationError
 from mx_artifacts.install.access import Access
 from mx_artifacts.install.bundle_sink import BundleSink
 from mx_artifacts.install.tree_writer import TreeWriter
+from mx_artifacts.threads import WorkStopped
 from tests.support import hostile
 from tests.support.packing import pack_to_file, unpack_file
 from tests.support.trees import Tree, read_tree, trees, write_tree
@@ -136,7 +137,7 @@ def test_who_waits_for_a_part_that_fails_fails_too(tmp_path: Path) -> None:
     def later() -> None:
         try:
             sink.write(1024, data[1024:])
-        except InstallError as error:
+        except WorkStopped as error:
             caught.append(error)
 
     thread = threading.Thread(target=later)
