@@ -9,8 +9,9 @@ from functools import partial
 from pathlib import Path
 
 from mx_artifacts.artifacts.bundle_root import check_bundle_root
-from mx_artifacts.artifacts.discover import RootObjection, candidate_sources, no_objection
+from mx_artifacts.artifacts.discover import RootObjection, no_objection
 from mx_artifacts.artifacts.factories import transfer_of_kind
+from mx_artifacts.artifacts.find import ANY_SOURCE, SourceFinder, SourceWanted
 from mx_artifacts.artifacts.group_member import GroupMember, GroupWanted
 from mx_artifacts.artifacts.protocol import ArtifactSourceEndpoint
 from mx_artifacts.artifacts.tarred import DEFAULT_LOCK_TIMEOUT_SECONDS, TarredP2PArtifactTransfer
@@ -18,23 +19,16 @@ from mx_artifacts.artifacts.turn import turn_to_fetch
 from mx_artifacts.client.central import CentralClient
 from mx_artifacts.clock import SYSTEM_CLOCK, Clock
 from mx_artifacts.core.identity import SourceIdentity
-from mx_artifacts.errors import DiscoveryError, InstallError, MetadataError, NoSourceError
+from mx_artifacts.errors import InstallError
 from mx_artifacts.install.base import ALONE, Agreement, InstallReport
-from mx_artifacts.install.quarantine import Quarantine
 from mx_artifacts.install.workspace import check_target
 from mx_artifacts.kinds.base import CacheKind
 from mx_artifacts.kinds.identity import check_stated_roots
-from mx_artifacts.observability.events import Event, EventSink, drop
+from mx_artifacts.observability.events import EventSink, drop
 from mx_artifacts.settings import BUNDLE_ROOT, STATE_DIR
 from mx_artifacts.transfer.select import ordering
 from mx_artifacts.transport.base import Transport
 from mx_artifacts.transport.registry import open_transport
-
-MAX_SOURCES_TRIED = 32
-"""Sources asked in one fetch; each has a time budget of its own."""
-_POLL_SECONDS = (0.25, 0.5, 1.0, 2.0)
-_SOME_POLL_SECONDS = 1.0
-"""Above the time in which a publisher of several kinds announces one after the other."""
 
 
 @dataclass(frozen=True)
@@ -57,25 +51,6 @@ class FetcherSettings:
     lock_timeout_seconds: float = DEFAULT_LOCK_TIMEOUT_SECONDS
     selector: str = "random"
     state_directory: Path = field(default_factory=STATE_DIR.read)
-
-
-@dataclass(frozen=True)
-class SourceWanted:
-    """Which of the compatible sources will do, and how long to wait for one [seconds].
-
-    `accelerator` is the family of the device that the cache is for ("cuda"); empty: unknown.
-    `allow_other_root` takes sources too whose cache root differs where it must not.
-    """
-
-    worker_rank: int | None = None
-    node_rank: int | None = None
-    artifact_id: str = ""
-    accelerator: str = ""
-    wait_seconds: float = 0.0
-    allow_other_root: bool = False
-
-
-ANY_SOURCE = SourceWanted()
 
 
 @dataclass(frozen=True)
@@ -126,7 +101,13 @@ class ArtifactFetcher:
         self._settings = settings
         self._events = events
         self._clock = clock
-        self._order = ordering(settings.selector, random.Random())  # noqa: S311 - spreads load
+        self._finder = SourceFinder(
+            client,
+            ordering(settings.selector, random.Random()),  # noqa: S311 - spreads load
+            settings.state_directory,
+            clock,
+            events,
+        )
 
     def discover(
         self,
@@ -150,64 +131,11 @@ class ArtifactFetcher:
         objection: RootObjection = no_objection
         if kind is not None and not wanted.allow_other_root:
             objection = self._transfer(kind, roots).root_objection
-        deadline = self._clock.monotonic() + wanted.wait_seconds
-        attempt = 0
-        while True:
-            try:
-                return self._candidates(identity, wanted, objection)
-            except (DiscoveryError, MetadataError) as error:
-                left = deadline - self._clock.monotonic()
-                if left <= 0:
-                    raise
-                self._events(Event("discover.waiting", {"seconds_left": left, "error": error}))
-                pause = _POLL_SECONDS[min(attempt, len(_POLL_SECONDS) - 1)]
-                self._clock.sleep(min(pause, left))
-                attempt += 1
+        return self._finder.find(identity, wanted, objection)
 
     def wait_for_some(self, identities: Sequence[SourceIdentity], wait_seconds: float) -> None:
-        """Return when sources serve some of `identities` and another look finds no more of them.
-
-        For a caller that does not know which kinds will be served, and so cannot wait for each.
-        Returns also when `wait_seconds` are over; never raises for what is not there.
-        """
-        deadline = self._clock.monotonic() + wait_seconds
-        found: set[SourceIdentity] = set()
-        while True:
-            new = {each for each in identities if each not in found and self._has_source(each)}
-            left = deadline - self._clock.monotonic()
-            if left <= 0 or (found and not new) or len(found | new) == len(identities):
-                return
-            found |= new
-            if not found:
-                nobody = NoSourceError("no source serves any of the kinds yet")
-                self._events(Event("discover.waiting", {"seconds_left": left, "error": nobody}))
-            self._clock.sleep(min(_SOME_POLL_SECONDS, left))
-
-    def _has_source(self, identity: SourceIdentity) -> bool:
-        try:
-            return bool(self._candidates(identity, ANY_SOURCE))
-        except (DiscoveryError, MetadataError):
-            return False
-
-    def _candidates(
-        self,
-        identity: SourceIdentity,
-        wanted: SourceWanted,
-        root_objection: RootObjection = no_objection,
-    ) -> list[ArtifactSourceEndpoint]:
-        found = candidate_sources(
-            self._client,
-            identity,
-            worker_rank=wanted.worker_rank,
-            node_rank=wanted.node_rank,
-            artifact_id=wanted.artifact_id,
-            accelerator=wanted.accelerator,
-            order=self._order,
-            root_objection=root_objection,
-            # Read anew, so that a waiting fetch learns of one.
-            refused=Quarantine(self._settings.state_directory).refusals(),
-        )
-        return [source for source, _ in zip(found, range(MAX_SOURCES_TRIED), strict=False)]
+        """Wait until sources serve some of `identities`; see `SourceFinder.wait_for_some`."""
+        self._finder.wait_for_some(identities, wait_seconds)
 
     def plan(
         self,

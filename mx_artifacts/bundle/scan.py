@@ -26,7 +26,8 @@ from mx_artifacts.bundle.headers import (
     safe_mode,
     short_names,
 )
-from mx_artifacts.bundle.names import fold, path_fault
+from mx_artifacts.bundle.member_paths import MemberPaths
+from mx_artifacts.bundle.names import path_fault
 from mx_artifacts.core.digest import Bytes
 from mx_artifacts.errors import BundleError, UnsafePathError
 
@@ -111,7 +112,7 @@ class BundleScanner:
         self._limits = limits
         self._bundle_bytes = bundle_bytes
         self._position = 0
-        self._paths = _Paths(limits)
+        self._paths = MemberPaths(limits.max_members, limits.max_names_bytes)
         self._content_bytes = 0
         self._root_seen = False
         self._extension: Extension | None = None
@@ -286,61 +287,6 @@ def _path_of(header: Header, extension: Extension) -> tuple[str, bool]:
     if fault is not None:
         _refuse(f"member {name[:80]!r}: {fault}")
     return path, is_dir
-
-
-class _Paths:
-    """All paths so far, by folded name, with the directories that they imply."""
-
-    def __init__(self, limits: BundleLimits) -> None:
-        self._limits = limits
-        self._files: dict[str, str] = {}
-        self._directories: dict[str, str] = {}
-        self._stated: set[str] = set()  # directories with a member of their own
-        self._names_bytes = 0
-
-    def add(self, path: str, is_dir: bool) -> None:
-        key = _key(path)
-        known = self._files.get(key)
-        if known is None and (not is_dir or key in self._stated):
-            known = self._directories.get(key)
-        if known is not None:
-            _refuse(f"members {known!r} and {path!r} have one name")
-        if is_dir:
-            self._stated.add(key)
-            self._add_directory(path, key)
-        else:
-            self._files[key] = path
-            self._charge(path)
-            self._add_parents(path)
-
-    def _add_parents(self, path: str) -> None:
-        parent = path.rpartition("/")[0]
-        if parent:
-            self._add_directory(parent, _key(parent))
-
-    def _add_directory(self, path: str, key: str) -> None:
-        known = self._directories.get(key)
-        if known == path:
-            return
-        if known is not None:
-            _refuse(f"directories {known!r} and {path!r} have one name")
-        if key in self._files:
-            _refuse(f"{path!r} is a file, but another member needs a directory there")
-        self._directories[key] = path
-        self._charge(path)
-        self._add_parents(path)  # at most names.MAX_DEPTH calls deep
-
-    def _charge(self, path: str) -> None:
-        self._names_bytes += len(path)
-        if len(self._files) + len(self._directories) > self._limits.max_members:
-            raise BundleError(f"bundle has more than {self._limits.max_members} members")
-        if self._names_bytes > self._limits.max_names_bytes:
-            raise BundleError(f"names exceed {self._limits.max_names_bytes} bytes")
-
-
-def _key(path: str) -> str:
-    key = fold(path)
-    return path if key == path else key  # one string in memory where they are equal
 
 
 def _refuse(message: str) -> NoReturn:

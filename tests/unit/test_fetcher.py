@@ -9,6 +9,7 @@ from typing import cast
 
 import pytest
 
+from mx_artifacts.artifacts.find import SourceWanted
 from mx_artifacts.artifacts.turn import turn_to_fetch
 from mx_artifacts.bundle.rules import first_parts
 from mx_artifacts.client.central import CentralClient
@@ -23,7 +24,7 @@ from mx_artifacts.core.sources import (
     WorkerRecord,
 )
 from mx_artifacts.errors import BackendUnavailableError, NoSourceError, UnusablePlaceError
-from mx_artifacts.fetcher import ArtifactFetcher, FetcherSettings, SourceWanted
+from mx_artifacts.fetcher import ArtifactFetcher, FetcherSettings
 from mx_artifacts.install.base import ArtifactOrigin, RootInstall
 from mx_artifacts.kinds.registry import get_kind
 from mx_artifacts.observability.events import Event, drop

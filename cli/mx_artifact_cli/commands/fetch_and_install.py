@@ -36,9 +36,10 @@ from mx_artifacts.errors import (
 from mx_artifacts.parsing import parse_artifact_id, parse_wait
 
 if TYPE_CHECKING:
+    from mx_artifacts.artifacts.find import SourceWanted
     from mx_artifacts.artifacts.protocol import ArtifactSourceEndpoint
     from mx_artifacts.core.identity import SourceIdentity
-    from mx_artifacts.fetcher import Fetched, FetcherSettings, FetchPlan, SourceWanted
+    from mx_artifacts.fetcher import Fetched, FetcherSettings, FetchPlan
     from mx_artifacts.kinds.identity import ProbedIdentity
 
 
@@ -216,7 +217,7 @@ def _settings(fetching: Mapping[str, Any]) -> FetcherSettings:
 
 
 def _wanted(fetching: Mapping[str, Any], probed_accelerator: str) -> SourceWanted:
-    from mx_artifacts.fetcher import SourceWanted
+    from mx_artifacts.artifacts.find import SourceWanted
 
     return SourceWanted(
         worker_rank=fetching["worker_rank"],

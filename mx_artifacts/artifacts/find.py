@@ -1,0 +1,128 @@
+"""Finds sources to fetch from, and waits for them where there are none yet."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from mx_artifacts.artifacts.discover import (
+    OrderCandidates,
+    RootObjection,
+    candidate_sources,
+    no_objection,
+)
+from mx_artifacts.artifacts.protocol import ArtifactSourceEndpoint
+from mx_artifacts.client.central import CentralClient
+from mx_artifacts.clock import Clock
+from mx_artifacts.core.identity import SourceIdentity
+from mx_artifacts.errors import DiscoveryError, MetadataError, NoSourceError
+from mx_artifacts.install.quarantine import Quarantine
+from mx_artifacts.observability.events import Event, EventSink
+
+MAX_SOURCES_TRIED = 32
+"""Sources asked in one fetch; each has a time budget of its own."""
+_POLL_SECONDS = (0.25, 0.5, 1.0, 2.0)
+_SOME_POLL_SECONDS = 1.0
+"""Above the time in which a publisher of several kinds announces one after the other."""
+
+
+@dataclass(frozen=True)
+class SourceWanted:
+    """Which of the compatible sources will do, and how long to wait for one [seconds].
+
+    `accelerator` is the family of the device that the cache is for ("cuda"); empty: unknown.
+    `allow_other_root` takes sources too whose cache root differs where it must not.
+    """
+
+    worker_rank: int | None = None
+    node_rank: int | None = None
+    artifact_id: str = ""
+    accelerator: str = ""
+    wait_seconds: float = 0.0
+    allow_other_root: bool = False
+
+
+ANY_SOURCE = SourceWanted()
+
+
+@dataclass(frozen=True)
+class SourceFinder:
+    """Asks the central server for sources. `state_directory` is where this node's quarantine is."""
+
+    client: CentralClient
+    order: OrderCandidates
+    state_directory: Path
+    clock: Clock
+    events: EventSink
+
+    def find(
+        self,
+        identity: SourceIdentity,
+        wanted: SourceWanted = ANY_SOURCE,
+        root_objection: RootObjection = no_objection,
+    ) -> list[ArtifactSourceEndpoint]:
+        """Return the compatible sources in the order in which they would be tried.
+
+        Raises:
+            NoSourceError, IncompatibleSourceError: none, after `wanted.wait_seconds`.
+            MetadataError: the central server does not answer, likewise.
+        """
+        deadline = self.clock.monotonic() + wanted.wait_seconds
+        attempt = 0
+        while True:
+            try:
+                return self._candidates(identity, wanted, root_objection)
+            except (DiscoveryError, MetadataError) as error:
+                left = deadline - self.clock.monotonic()
+                if left <= 0:
+                    raise
+                self.events(Event("discover.waiting", {"seconds_left": left, "error": error}))
+                pause = _POLL_SECONDS[min(attempt, len(_POLL_SECONDS) - 1)]
+                self.clock.sleep(min(pause, left))
+                attempt += 1
+
+    def wait_for_some(self, identities: Sequence[SourceIdentity], wait_seconds: float) -> None:
+        """Return when sources serve some of `identities` and another look finds no more of them.
+
+        For a caller that does not know which kinds will be served, and so cannot wait for each.
+        Returns also when `wait_seconds` are over; never raises for what is not there.
+        """
+        deadline = self.clock.monotonic() + wait_seconds
+        found: set[SourceIdentity] = set()
+        while True:
+            new = {each for each in identities if each not in found and self._has_source(each)}
+            left = deadline - self.clock.monotonic()
+            if left <= 0 or (found and not new) or len(found | new) == len(identities):
+                return
+            found |= new
+            if not found:
+                nobody = NoSourceError("no source serves any of the kinds yet")
+                self.events(Event("discover.waiting", {"seconds_left": left, "error": nobody}))
+            self.clock.sleep(min(_SOME_POLL_SECONDS, left))
+
+    def _has_source(self, identity: SourceIdentity) -> bool:
+        try:
+            return bool(self._candidates(identity, ANY_SOURCE))
+        except (DiscoveryError, MetadataError):
+            return False
+
+    def _candidates(
+        self,
+        identity: SourceIdentity,
+        wanted: SourceWanted,
+        root_objection: RootObjection = no_objection,
+    ) -> list[ArtifactSourceEndpoint]:
+        found = candidate_sources(
+            self.client,
+            identity,
+            worker_rank=wanted.worker_rank,
+            node_rank=wanted.node_rank,
+            artifact_id=wanted.artifact_id,
+            accelerator=wanted.accelerator,
+            order=self.order,
+            root_objection=root_objection,
+            # Read anew, so that a waiting fetch learns of one.
+            refused=Quarantine(self.state_directory).refusals(),
+        )
+        return [source for source, _ in zip(found, range(MAX_SOURCES_TRIED), strict=False)]

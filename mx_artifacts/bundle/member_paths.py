@@ -1,0 +1,62 @@
+"""The paths of a bundle's members: no two of one name, and not more than a scan may hold."""
+
+from __future__ import annotations
+
+from mx_artifacts.bundle.names import fold
+from mx_artifacts.errors import BundleError, UnsafePathError
+
+
+class MemberPaths:
+    """All paths so far, by folded name, with the directories that they imply."""
+
+    def __init__(self, max_members: int, max_names_bytes: int) -> None:
+        self._max_members = max_members
+        self._max_names_bytes = max_names_bytes
+        self._files: dict[str, str] = {}
+        self._directories: dict[str, str] = {}
+        self._stated: set[str] = set()  # directories with a member of their own
+        self._names_bytes = 0
+
+    def add(self, path: str, is_dir: bool) -> None:
+        key = _key(path)
+        known = self._files.get(key)
+        if known is None and (not is_dir or key in self._stated):
+            known = self._directories.get(key)
+        if known is not None:
+            raise UnsafePathError(f"members {known!r} and {path!r} have one name")
+        if is_dir:
+            self._stated.add(key)
+            self._add_directory(path, key)
+        else:
+            self._files[key] = path
+            self._charge(path)
+            self._add_parents(path)
+
+    def _add_parents(self, path: str) -> None:
+        parent = path.rpartition("/")[0]
+        if parent:
+            self._add_directory(parent, _key(parent))
+
+    def _add_directory(self, path: str, key: str) -> None:
+        known = self._directories.get(key)
+        if known == path:
+            return
+        if known is not None:
+            raise UnsafePathError(f"directories {known!r} and {path!r} have one name")
+        if key in self._files:
+            raise UnsafePathError(f"{path!r} is a file, but another member needs a directory there")
+        self._directories[key] = path
+        self._charge(path)
+        self._add_parents(path)  # at most names.MAX_DEPTH calls deep
+
+    def _charge(self, path: str) -> None:
+        self._names_bytes += len(path)
+        if len(self._files) + len(self._directories) > self._max_members:
+            raise BundleError(f"bundle has more than {self._max_members} members")
+        if self._names_bytes > self._max_names_bytes:
+            raise BundleError(f"names exceed {self._max_names_bytes} bytes")
+
+
+def _key(path: str) -> str:
+    key = fold(path)
+    return path if key == path else key  # one string in memory where they are equal
