@@ -207,7 +207,7 @@ class GroupMember:
 
     def _wait_for(self, phase: Phase) -> None:
         started = heard = self._clock.monotonic()
-        said = ""
+        said, lacking = "", "an answer"
         while True:
             now = self._clock.monotonic()
             try:
@@ -221,17 +221,20 @@ class GroupMember:
             else:
                 if self._check(reached) >= phase:
                     return
+                lacking = reached.lacking(self._report.progress)
                 if said != reached.describe():
                     said = reached.describe()
                     self._tell("waiting", reason=f"{self._name}: {said}")
             if now - started >= self._wanted.timeout_seconds:
-                self._give_up(f"waited {self._wanted.timeout_seconds:g} s in vain; {said}")
+                self._give_up(f"waited {self._wanted.timeout_seconds:g} s for {lacking}")
                 return
             self._clock.sleep(_POLL_SECONDS)
 
     def _check(self, round_: Round) -> Phase:
         if round_.phase is Phase.ABORTED:
-            raise self._failed(round_.reason)
+            # Who gave up waiting is not to blame, and knows itself who it is.
+            ours = f"member {self._wanted.member_id} failed: "
+            raise self._failed(round_.reason.removeprefix(ours))
         return round_.phase
 
     # --- failure ---------------------------------------------------------------------------------
@@ -254,7 +257,9 @@ class GroupMember:
         return self._client.report_to_group(failed).round
 
     def _failed(self, reason: str) -> GroupFailedError:
-        return GroupFailedError(f"{self._name} installs nothing: {reason}")
+        moved = self._report.progress is Progress.MOVED
+        back = "; what this member had moved in is taken back" if moved else ""
+        return GroupFailedError(f"{self._name} installs nothing: {reason}{back}")
 
     def _lost(self, error: MxArtifactsError) -> GroupError:
         # Without this member's word that it has moved nobody keeps anything.

@@ -31,6 +31,8 @@ NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/-]{0,254}")
 NAME_EXPECTED = "up to 255 letters, digits and . _ - /, the first a letter or digit"
 _REFRESHES = 5
 """How often a member's time is written anew within the presence time."""
+_QUIET_SHARE = 0.5
+"""Of the presence time. A member that lives is written down as heard of twice within it."""
 
 
 class Progress(IntEnum):
@@ -116,6 +118,19 @@ class Round:
         """Say who came and how far each is: "1 of 2 members came: node-0 (staged)"."""
         came = ", ".join(f"{m.member_id} ({m.progress.name.lower()})" for m in self.members)
         return f"{len(self.members)} of {self.size} members came: {came}"
+
+    def lacking(self, progress: Progress) -> str:
+        """Say who is not as far as `progress`, and how many never came: "node-1 (fetching)"."""
+        behind = [
+            f"{m.member_id} ({m.progress.name.lower()})"
+            for m in self.members
+            if m.progress < progress
+        ]
+        missing = self.size - len(self.members)
+        if missing:
+            came = ", ".join(member.member_id for member in self.members)
+            behind.append(f"{missing} of {self.size} members, not come yet (came: {came})")
+        return " and ".join(behind)
 
 
 Rounds = tuple[Round, ...]
@@ -270,14 +285,12 @@ def _judge(round_: Round, now_ms: int, presence_ms: int) -> Round:
 def _why_failed(round_: Round, now_ms: int, presence_ms: int) -> str:
     for member in round_.members:
         if member.progress is Progress.FAILED:
-            return f"member {member.member_id} failed: {member.reason}"
+            quiet = _quiet_members(round_, now_ms, presence_ms)
+            return "; ".join([f"member {member.member_id} failed: {member.reason}", *quiet])
     for member in round_.members:
         silent_ms = now_ms - member.seen_ms
         if silent_ms > presence_ms:
-            return (
-                f"member {member.member_id} was not heard of for {silent_ms / 1000:.0f} s; "
-                f"it was {member.progress.name.lower()} when it fell silent"
-            )
+            return f"{_silence(member, now_ms)}; {_when_silent(member)}"
     holdings = {m.roots: m for m in round_.members if m.progress is Progress.MOVED}
     if len(holdings) > 1:
         what = "; ".join(
@@ -287,3 +300,24 @@ def _why_failed(round_: Round, now_ms: int, presence_ms: int) -> str:
         )
         return f"members would hold different roots: {what}"
     return ""
+
+
+def _quiet_members(round_: Round, now_ms: int, presence_ms: int) -> list[str]:
+    """Tell of members that are likely the cause of another one's failure, though not given up."""
+    return [
+        _silence(member, now_ms)
+        for member in round_.members
+        if member.progress is not Progress.FAILED
+        and now_ms - member.seen_ms > presence_ms * _QUIET_SHARE
+    ]
+
+
+def _silence(member: Member, now_ms: int) -> str:
+    seconds = (now_ms - member.seen_ms) / 1000
+    return f"member {member.member_id} was not heard of for {seconds:.0f} s"
+
+
+def _when_silent(member: Member) -> str:
+    if member.progress is Progress.MOVED:
+        return "it had moved its part in when it fell silent, which its next install takes back"
+    return f"it was {member.progress.name.lower()} when it fell silent"

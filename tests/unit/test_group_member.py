@@ -119,17 +119,30 @@ def test_all_go_on_when_the_other_does(server: Server, other: Other) -> None:
     assert server.rounds[-1].phase is Phase.DONE
 
 
-def test_who_never_comes_is_waited_for_and_the_message_says_who_came(
+def test_who_never_comes_is_waited_for_and_the_message_says_so(
     server: Server, clock: FakeClock
 ) -> None:
     started = clock.now()
-    with (
-        pytest.raises(GroupFailedError, match=r"waited 20 s in vain; 1 of 2 .*: a \(staged\)"),
-        member_of(server) as member,
-    ):
+    message = r"nothing: waited 20 s for 1 of 2 members, not come yet \(came: a\)$"
+    with pytest.raises(GroupFailedError, match=message), member_of(server) as member:
         install(member)
     assert clock.now() - started == pytest.approx(20)
     assert server.rounds[-1].phase is Phase.ABORTED
+
+
+def test_who_is_waited_for_too_long_is_named_and_not_who_waited(
+    server: Server, other: Other
+) -> None:
+    """It lives, so the server does not give it up; and what was moved in here is taken back."""
+
+    def script(report: MemberReport) -> None:
+        other.follow(replace(report, progress=min(report.progress, Progress.STAGED)))
+
+    server.script = script
+    message = r"nothing: waited 20 s for b \(staged\); what this member had moved in is taken back$"
+    with pytest.raises(GroupFailedError, match=message), member_of(server) as member:
+        install(member)
+    assert server.rounds[-1].reason == "member a failed: waited 20 s for b (staged)"
 
 
 def run(member: GroupMember, afterwards: Callable[[], object]) -> None:

@@ -122,6 +122,27 @@ def test_a_silent_member_aborts_the_round(progress: Progress) -> None:
     assert board.say(moved(b)).phase is Phase.ABORTED  # it was only slow, and learns it
 
 
+def test_who_waits_too_short_for_a_silent_member_names_it() -> None:
+    board = Board()
+    a, b = board.join("a"), board.join("b")
+    assert board.say(staged(a)).lacking(Progress.STAGED) == "b (fetching)"
+    board.pass_seconds(PRESENCE_SECONDS * 0.8)
+    told = board.say(failed(a, "waited 8 s for b (fetching)")).reason
+    assert told.endswith("for b (fetching); member b was not heard of for 8 s")
+    assert board.say(b).phase is Phase.ABORTED
+
+
+def test_what_a_silent_member_had_moved_is_said_to_stay_until_its_next_install() -> None:
+    board = Board()
+    a, b = board.join("a"), board.join("b")
+    for report in (staged(a), staged(b), moved(b)):
+        board.say(report)
+    board.pass_seconds(PRESENCE_SECONDS * 0.8)
+    board.say(staged(a))
+    board.pass_seconds(PRESENCE_SECONDS * 0.8)
+    assert "had moved its part in when it fell silent, which its next" in board.say(a).reason
+
+
 def test_votes_of_a_former_run_never_count() -> None:
     board = Board()
     old_a, old_b = board.join("a"), board.join("b")
