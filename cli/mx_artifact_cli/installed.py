@@ -21,7 +21,7 @@ def headline(report: InstallReport) -> str:
     if report.is_of_no_use:
         return "nothing of it can be used here"
     if report.unchanged and unusable:
-        return f"all of it was here already, but {unusable} of it will not be used"
+        return f"all of it was here already, but {unusable} of it cannot be used"
     return _ALL_HERE if report.unchanged else "installed"
 
 
@@ -35,7 +35,7 @@ def show_roots(output: Output, report: InstallReport) -> None:
         for entry, reason in root.repaired.items():
             output.line(f"    replaced {entry}, which could not be used: {reason}")
         for entry, reason in root.unusable.items():
-            output.line(f"    kept {entry}, but it will not be used: {reason}")
+            output.line(f"    kept {entry}, but it cannot be used: {reason}")
         for entry, reason in root.dropped.items():
             output.line(f"    dropped {entry}: {reason}")
         for entry, reason in root.unverified.items():
@@ -43,9 +43,11 @@ def show_roots(output: Output, report: InstallReport) -> None:
 
 
 def _kept_parts(root: RootReport) -> str:
+    doubted = set(root.kept) & root.unverified.keys() - {*root.same, *root.unusable}
     parts = {
         "as fetched": len(root.same),
-        "fit for use": len(root.kept) - len(root.same) - len(root.unusable),
+        "fit for use": len(root.kept) - len(root.same) - len(root.unusable) - len(doubted),
+        "not verified": len(doubted),
         "not usable": len(root.unusable),
     }
     told = ", ".join(f"{count} {what}" for what, count in parts.items() if count)
@@ -53,14 +55,14 @@ def _kept_parts(root: RootReport) -> str:
 
 
 def warn_of_unusable(output: Output, kind: str, report: InstallReport) -> None:
-    """Say on stderr which kept entries will not be used, by an example for each root."""
+    """Say on stderr which kept entries cannot be used, by an example for each root."""
     for root in report.roots:
         if root.unusable:
             entry, reason = next(iter(root.unusable.items()))
             advice = "" if root.unusable.keys() <= root.dropped.keys() else f"; {REPLACE}"
             output.warn(
                 f"{kind}: {len(root.unusable)} of {count_of(len(root.kept), 'entry', 'entries')} "
-                f"kept in {root.root} will not be used, such as {entry}: {reason}{advice}"
+                f"kept in {root.root} cannot be used, such as {entry}: {reason}{advice}"
             )
 
 

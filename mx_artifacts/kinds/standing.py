@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -12,6 +13,8 @@ from mx_artifacts.kinds.base import CacheKind, StandingVerdict
 StandingJudge = Callable[[Path, str, "Path | None"], StandingVerdict]
 """Judges an entry of a root (without links) beside its fetched tree, as `StandingRule` has it."""
 
+_LINK = "it is a symbolic link; the installer does not look through it"
+
 
 def no_judgement(root: Path, entry: str, fetched: Path | None) -> StandingVerdict:
     """Take every entry that stands for fit."""
@@ -19,12 +22,15 @@ def no_judgement(root: Path, entry: str, fetched: Path | None) -> StandingVerdic
 
 
 def standing_judge(kind: CacheKind) -> StandingJudge:
-    """Return the judge of the kind's entries. It never raises: what it cannot read is a doubt."""
+    """Return the judge of the kind's entries. It never raises: what it cannot view is not fit."""
     return partial(_judge, kind)
 
 
 def _judge(kind: CacheKind, root: Path, entry: str, fetched: Path | None) -> StandingVerdict:
+    is_link = os.path.islink(root / entry)
     if fetched is not None and (fetched / entry).is_dir() != (root / entry).is_dir():
+        if is_link:
+            return StandingVerdict(_LINK)
         return StandingVerdict("there is a file where a directory should be, or the reverse")
     try:
         view = view_standing(str(root), entry, kind.pack)
@@ -33,7 +39,9 @@ def _judge(kind: CacheKind, root: Path, entry: str, fetched: Path | None) -> Sta
             return StandingVerdict(fault)
         return kind.standing(view, root, fetched) if kind.standing else StandingVerdict()
     except OSError as error:
-        return StandingVerdict(doubt=f"{error.filename or entry}: {error.strerror or error}")
+        if is_link:
+            return StandingVerdict(_LINK)
+        return StandingVerdict(f"{error.filename or entry}: {error.strerror or error}")
 
 
 def _lack(entry: str, fetched: Path | None) -> str | None:

@@ -56,8 +56,8 @@ def test_an_old_cache_in_the_root(cluster: Cluster, tmp_path: Path) -> None:
         assert root_of(out)["unusable"].keys() == {KEY}
         assert warning_of(err)
         code, out, err = fetch(cluster, part, format="human")
-        assert "all of it was here already, but 1 of it will not be used" in out
-        assert f"kept {KEY}, but it will not be used: __grp__block.json points at" in out
+        assert "all of it was here already, but 1 of it cannot be used" in out
+        assert f"kept {KEY}, but it cannot be used: __grp__block.json points at" in out
         assert "warning: triton: 1 of 2 entries kept" in err
         code, out, _ = fetch(cluster, part, "--dry-run")
         (planned,) = json.loads(out)["planned"]
@@ -80,6 +80,14 @@ def test_an_old_cache_in_the_root(cluster: Cluster, tmp_path: Path) -> None:
         assert (code, error["type"]) == (3, "NotUsedError")
         assert "--replace" in error["hint"]
         assert root_of(out)["unusable"].keys() == {KEY, OTHER_KEY}
+        # Nor of these, which the installer does not look through.
+        (linked := tmp_path / "linked").mkdir()
+        (linked / KEY).symlink_to(warm / KEY)
+        (linked / OTHER_KEY).symlink_to(tmp_path / "all" / "empty")
+        code, out, err = fetch(cluster, linked, format="human")
+        assert (code, "2 kept (2 not usable)" in out) == (3, True)
+        assert "symbolic link" in err
+
         code, out, _ = fetch(cluster, spoiled, "--replace")
         assert (code, root_of(out)["unusable"]) == (0, {})
         assert sorted(root_of(out)["installed"]) == sorted([KEY, OTHER_KEY])

@@ -181,13 +181,26 @@ def test_a_file_where_a_directory_should_be(tmp_path: Path) -> None:
     assert "a file where a directory should be" in report.unusable[KEY]
 
 
-def test_what_cannot_be_judged_is_said_to_be_so(tmp_path: Path) -> None:
+def test_links_are_not_fit_for_use(tmp_path: Path) -> None:
     elsewhere = made_here(TRITON, tmp_path / "elsewhere")
     root = fill(tmp_path / "root", {"mine": b""})
     (root / KEY).symlink_to(elsewhere / KEY)
-    report = into(TRITON, root, fetched(TRITON, tmp_path))
-    assert (report.kept, dict(report.unusable)) == ((KEY,), {})
-    assert "link out of the cache root" in report.unverified[KEY]
+    (root / "empty").mkdir()
+    (root / OTHER_KEY).symlink_to("empty")
+    report = install(TRITON, root, fetched(TRITON, tmp_path))
+    assert report.roots[0].kept == (OTHER_KEY, KEY)
+    assert report.roots[0].unusable == dict.fromkeys(
+        (KEY, OTHER_KEY), "it is a symbolic link; the installer does not look through it"
+    )
+    assert report.is_of_no_use
+
+
+def test_what_cannot_be_viewed_is_not_fit_for_use(tmp_path: Path) -> None:
+    root = made_here(TRITON, tmp_path / "root")
+    (root / KEY / "block.ttir").unlink(missing_ok=True)
+    (root / KEY / "block.ttir").symlink_to("/nowhere")
+    verdict = standing_judge(TRITON)(root, KEY, None)
+    assert (verdict.fault, verdict.doubt) == (f"{KEY}/block.ttir: link to nothing", "")
 
 
 def test_what_is_as_fetched_costs_no_judgement(tmp_path: Path) -> None:
@@ -294,4 +307,4 @@ def test_judging_never_raises(tmp_path: Path) -> None:
     (root / "0a1b2c3d4e/rank_0_0/backbone" / ARTIFACT).unlink()
     (root / "0a1b2c3d4e/rank_0_0/backbone" / ARTIFACT).symlink_to("/nowhere")
     verdict = standing_judge(INDUCTOR)(root, "0a1b2c3d4e", None)
-    assert "link to nothing" in verdict.doubt
+    assert "link to nothing" in verdict.fault
