@@ -170,10 +170,10 @@ class Staging:
         return group_entries(leaves_of(files, directories), self.install.entry_of)
 
     def _faults(self, entries: Iterable[str]) -> dict[str, str]:
-        """Return which of `entries`, as they stand in the root, are at fault, and why."""
+        """Return which of `entries`, as they stand in the root, are seen to be at fault, and why."""
         root, judge = self.workspace.root, self.install.judge
         verdicts = ((entry, judge(root, entry, self.directory)) for entry in entries)
-        return {entry: verdict.fault for entry, verdict in verdicts if verdict.fault}
+        return {entry: v.fault for entry, v in verdicts if v.fault and not v.is_unviewed}
 
     def _require_intact(self) -> None:
         """Refuse what somebody wrote to since it was received; only that is read again."""

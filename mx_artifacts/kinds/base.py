@@ -76,10 +76,13 @@ class StandingVerdict:
     Attributes:
         fault: why its engine will not use it.
         doubt: why this node cannot tell.
+        is_unviewed: its fault is that it could not be looked at; so it may be in use, and is not
+            replaced unasked.
     """
 
     fault: str = ""
     doubt: str = ""
+    is_unviewed: bool = False
 
 
 class StandingRule(Protocol):

@@ -30,7 +30,7 @@ def _judge(kind: CacheKind, root: Path, entry: str, fetched: Path | None) -> Sta
     is_link = os.path.islink(root / entry)
     if fetched is not None and (fetched / entry).is_dir() != (root / entry).is_dir():
         if is_link:
-            return StandingVerdict(_LINK)
+            return StandingVerdict(_LINK, is_unviewed=True)
         return StandingVerdict("there is a file where a directory should be, or the reverse")
     try:
         view = view_standing(str(root), entry, kind.pack)
@@ -40,8 +40,9 @@ def _judge(kind: CacheKind, root: Path, entry: str, fetched: Path | None) -> Sta
         return kind.standing(view, root, fetched) if kind.standing else StandingVerdict()
     except OSError as error:
         if is_link:
-            return StandingVerdict(_LINK)
-        return StandingVerdict(f"{error.filename or entry}: {error.strerror or error}")
+            return StandingVerdict(_LINK, is_unviewed=True)
+        why = f"{error.filename or entry}: {error.strerror or error}"
+        return StandingVerdict(why, is_unviewed=True)
 
 
 def _lack(entry: str, fetched: Path | None) -> str | None:

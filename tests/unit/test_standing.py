@@ -195,7 +195,19 @@ def test_links_are_not_fit_for_use(tmp_path: Path) -> None:
     assert report.is_of_no_use
 
 
-def test_what_cannot_be_viewed_is_not_fit_for_use(tmp_path: Path) -> None:
+@pytest.mark.parametrize("at", [DEEP_JIT, f"{DEEP_JIT}/kernel.cubin"])
+def test_what_cannot_be_viewed_is_not_taken_for_what_a_crash_left(at: str, tmp_path: Path) -> None:
+    """Where the fetched entry replaces one at fault unasked, a link of the operator's stays."""
+    kind = get_kind("deep_gemm")
+    elsewhere, root = made_here(kind, tmp_path / "other"), made_here(kind, tmp_path / "root")
+    (root / at).rename(tmp_path / "gone")
+    (root / at).symlink_to(elsewhere / at)
+    report = into(kind, root, fetched(kind, tmp_path))
+    assert (report.installed, report.unusable.keys()) == ((), {DEEP_JIT})
+    assert (root / at).is_symlink()
+
+
+def test_what_cannot_be_viewed_is_not_fit_fit_for_use(tmp_path: Path) -> None:
     root = made_here(TRITON, tmp_path / "root")
     (root / KEY / "block.ttir").unlink(missing_ok=True)
     (root / KEY / "block.ttir").symlink_to("/nowhere")
