@@ -51,6 +51,8 @@ def _binary_file_fault(entry: EntryView, path: str) -> str | None:
     if not size:
         return f"{name} is empty"
     header = entry.read(path, _ELF_HEADER_BYTES)
+    if _ELF_MAGIC.startswith(header) and len(header) < len(_ELF_MAGIC):
+        return f"{name} is cut short"
     if not header.startswith(_ELF_MAGIC):
         # A library whose linker has not finished has no header yet. Device code need not be ELF.
         return f"{name} is not a shared library" if path.endswith(".so") else None

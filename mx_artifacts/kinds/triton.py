@@ -11,9 +11,13 @@ from mx_artifacts.bundle.entry import EntryView
 from mx_artifacts.bundle.rules import PackRules, first_parts
 from mx_artifacts.core.identity import SourceType
 from mx_artifacts.kinds.base import LITTER, CacheKind, RootRule
-from mx_artifacts.kinds.commits import binary_fault
 from mx_artifacts.kinds.roots import below_home, first_of, from_variable
-from mx_artifacts.kinds.triton_commits import key_directories, key_directory_fault, standing_groups
+from mx_artifacts.kinds.triton_commits import (
+    key_directories,
+    key_directory_fault,
+    loaded_fault,
+    standing_groups,
+)
 from mx_artifacts.kinds.triton_groups import relocate_triton_groups
 
 
@@ -23,7 +27,7 @@ def fault_of(entry: EntryView) -> str | None:
         fault = key_directory_fault(entry, directory)
         if fault is not None:
             return fault
-    return binary_fault(entry)
+    return loaded_fault(entry)
 
 
 KIND = CacheKind(

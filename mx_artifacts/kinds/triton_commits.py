@@ -11,7 +11,7 @@ from pathlib import Path
 
 from mx_artifacts.bundle.entry import COMMIT_SECONDS, EntryView
 from mx_artifacts.kinds.base import StandingVerdict
-from mx_artifacts.kinds.commits import json_fault, names_in
+from mx_artifacts.kinds.commits import binary_fault, json_fault, names_in
 from mx_artifacts.kinds.triton_groups import (
     GROUP_PREFIX,
     MAX_GROUP_FILE_BYTES,
@@ -21,6 +21,9 @@ from mx_artifacts.kinds.triton_groups import (
 )
 
 _WITHOUT_GROUP = (".so", ".autotune.json")
+_LOADED = (".json", ".cubin", ".hsaco")
+_BREAKS_HITS = "; Triton fails on it at a hit, and does not compile again"
+"""It looks only whether a group's files exist (CompiledKernel reads the rest without a check)."""
 _UNCOMMITTED = "it has no group file, so its compiler has not committed it"
 
 
@@ -54,8 +57,14 @@ def key_directory_fault(
     for name in names:
         fault = json_fault(entry, f"{directory}/{name}") if name.endswith(".json") else None
         if fault is not None:
-            return fault
+            return fault + _BREAKS_HITS
     return None
+
+
+def loaded_fault(entry: EntryView) -> str | None:
+    """Refuse libraries and device code that are empty or cut short, of which Triton makes a hit."""
+    fault = binary_fault(entry)
+    return fault and fault + _BREAKS_HITS
 
 
 def _group_fault(entry: EntryView, directory: str, name: str) -> str | None:
@@ -70,6 +79,8 @@ def _group_fault(entry: EntryView, directory: str, name: str) -> str | None:
         file = entry.files.get(f"{directory}/{child}")
         if file is None:
             return f"{name} lists {child}, which is missing"
+        if not file.size:
+            return f"{child} is empty{_BREAKS_HITS if child.endswith(_LOADED) else ''}"
         # Only while it is young: copying a cache leaves its times in any order.
         if file.mtime_ns > group.mtime_ns and entry.age_seconds < COMMIT_SECONDS:
             return f"{child} is newer than {name}: it is being compiled again"

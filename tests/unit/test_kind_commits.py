@@ -97,6 +97,7 @@ def test_committed_entries_are_shipped_at_once(kind: CacheKind, tmp_path: Path) 
     assert pack(kind, root, age_seconds=0.1).file_count == len(expected_entries(kind))
 
 
+FAILS = "; Triton fails on it at a hit, and does not compile again"
 Case = tuple[str, str, str, Callable[[Path], object], str]
 FAULTS: dict[str, Case] = {
     # name: kind, entry, file of it, what happened to the file, the reason
@@ -118,15 +119,27 @@ FAULTS: dict[str, Case] = {
     ),
     "triton: empty cubin": (
         *("triton", KEY, f"{KEY}/block.cubin", empty),
-        "block.cubin is empty",
+        f"block.cubin is empty{FAILS}",
+    ),
+    "triton: a cubin of three bytes": (
+        *("triton", KEY, f"{KEY}/block.cubin", lambda path: path.write_bytes(b"\x7fEL")),
+        f"block.cubin is cut short{FAILS}",
+    ),
+    "triton: a cubin of one byte": (
+        *("triton", KEY, f"{KEY}/block.cubin", lambda path: path.write_bytes(b"\x7f")),
+        f"block.cubin is cut short{FAILS}",
     ),
     "triton: half of the metadata": (
         *("triton", KEY, f"{KEY}/block.json", cut),
-        "block.json is not JSON",
+        f"block.json is not JSON{FAILS}",
+    ),
+    "triton: empty metadata": (
+        *("triton", KEY, f"{KEY}/block.json", empty),
+        f"block.json is empty{FAILS}",
     ),
     "triton: helper library cut short": (
         *("triton", OTHER_KEY, f"{OTHER_KEY}/cuda_utils.cpython-311-x86_64-linux-gnu.so", cut),
-        "cuda_utils.cpython-311-x86_64-linux-gnu.so is cut short",
+        f"cuda_utils.cpython-311-x86_64-linux-gnu.so is cut short{FAILS}",
     ),
     "inductor: library cut short": (
         *("inductor", f"{CPP}.so", f"{CPP}.so", cut),
@@ -404,6 +417,18 @@ def test_artifacts_saved_unpacked_are_directories(tmp_path: Path) -> None:
     tree = {INDEX: None, f"{CLASSIC}/rank_0_0/backbone/{ARTIFACT}/py/x.py": None}
     root = make_tree(tmp_path / "root", tree)
     assert pack(get_kind("inductor"), root).skipped == ()
+
+
+@pytest.mark.parametrize("suffix", ["ttir", "ptx", "source"])
+def test_an_empty_file_that_a_group_lists_makes_it_unfit(suffix: str, tmp_path: Path) -> None:
+    root = make_tree(tmp_path / "root", KIND_TREES["triton"])
+    group = root / KEY / "__grp__block.json"
+    document = json.loads(group.read_text())
+    document["child_paths"][f"block.{suffix}"] = f"/made/here/{KEY}/block.{suffix}"
+    (root / KEY / f"block.{suffix}").write_bytes(b"")
+    group.write_text(json.dumps(document))
+    left_out = {skip.path: skip.reason for skip in pack(get_kind("triton"), root).skipped}
+    assert left_out[KEY] == f"block.{suffix} is empty"
 
 
 def test_every_index_of_vllm_is_read(tmp_path: Path) -> None:
