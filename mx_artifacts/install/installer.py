@@ -9,8 +9,9 @@ the receipt has its name.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 from mx_artifacts.clock import SYSTEM_CLOCK, Clock
@@ -26,6 +27,7 @@ from mx_artifacts.install.base import (
 )
 from mx_artifacts.install.commit import Committer, Outcome, settle
 from mx_artifacts.install.entries import ancestors
+from mx_artifacts.install.history import FoundReceipt, receipts_beside
 from mx_artifacts.install.hold import held_workspaces
 from mx_artifacts.install.plan import has_all
 from mx_artifacts.install.present import find_installed
@@ -40,7 +42,7 @@ from mx_artifacts.install.receipt import (
 )
 from mx_artifacts.install.space import os_errors_translated
 from mx_artifacts.install.staging import StagedTree, Staging
-from mx_artifacts.install.standing import KeptEntries, judge_kept
+from mx_artifacts.install.standing import KeptEntries, doubt_changed, judge_kept
 from mx_artifacts.install.workspace import Workspace
 from mx_artifacts.observability.events import Event, EventSink, drop
 
@@ -107,12 +109,13 @@ class _Target:
     still_there: frozenset[str] = frozenset()
     """Entries that were dropped on the way, but stood in the root before."""
 
-    def judge_kept(self) -> None:
+    def judge_kept(self, find: Callable[[], Sequence[FoundReceipt]]) -> None:
         assert self.staged is not None, "judged are the entries of what was staged"
         root = self.workspace.root
         dropped = self.staged.arrived & self.staged.dropped.keys()
         self.still_there = frozenset(entry for entry in dropped if has_all(root, [entry]))
         self.told = judge_kept(self.install, root, self.staged, self.kept)
+        doubt_changed(self.told, root, self.kept, find)
 
     @property
     def install(self) -> RootInstall:
@@ -222,7 +225,7 @@ class _Install:
             assert target.staged is not None, "every root was staged"
             access = Access.of(target.workspace.root)
             target.outcome = committer.commit(target.workspace, target.staged, access)
-            target.judge_kept()
+            target.judge_kept(partial(receipts_beside, path))
         reports = tuple(map(_report, self.targets))
         if not any(target.outcome.installed for target in self.targets):
             for earlier, _ in receipts_of(directory, artifact_id):

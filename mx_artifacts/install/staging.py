@@ -170,7 +170,7 @@ class Staging:
         return group_entries(leaves_of(files, directories), self.install.entry_of)
 
     def _faults(self, entries: Iterable[str]) -> dict[str, str]:
-        """Return which of `entries`, as they stand in the root, are seen to be at fault, and why."""
+        """Return which of `entries`, as they stand, are seen to be at fault, and why."""
         root, judge = self.workspace.root, self.install.judge
         verdicts = ((entry, judge(root, entry, self.directory)) for entry in entries)
         return {entry: v.fault for entry, v in verdicts if v.fault and not v.is_unviewed}

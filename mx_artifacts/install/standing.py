@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from mx_artifacts.install.base import RootInstall
+from mx_artifacts.install.history import FoundReceipt
 from mx_artifacts.install.receipt import InstalledEntry
 from mx_artifacts.install.staging import StagedTree
 from mx_artifacts.install.verify import entry_state
@@ -44,6 +45,31 @@ def judge_kept(
         elif verdict.doubt:
             told.unverified[entry] = verdict.doubt
     return told
+
+
+def doubt_changed(
+    told: KeptEntries, root: Path, kept: Iterable[str], find: Callable[[], Sequence[FoundReceipt]]
+) -> None:
+    """Doubt those of `kept`, with no verdict in `told`, that are not as they were installed.
+
+    `find` returns the receipts, newest first; it is asked only where they matter. Whoever changed
+    an entry may have made it better or spoilt it: sizes and checksums cannot tell.
+    """
+    rest = {*kept} - {*told.same, *told.unusable, *told.unverified}
+    if not rest:
+        return
+    installed: dict[str, tuple[InstalledEntry, str]] = {}
+    for each in find():
+        for part in each.receipt.roots:
+            if part.root == str(root):
+                for entry in part.installed:
+                    installed.setdefault(entry.entry, (entry, each.path.name))
+    for name in sorted(rest & installed.keys()):
+        entry, receipt = installed[name]
+        if not _is_same(root, entry, with_mtimes=False):
+            told.unverified[name] = (
+                f"not verified: it was changed since it was installed (receipt {receipt})"
+            )
 
 
 def _is_same(root: Path, entry: InstalledEntry, *, with_mtimes: bool) -> bool:

@@ -268,6 +268,22 @@ def test_the_receipt_keeps_it_until_the_engine_has_mended_it(tmp_path: Path) -> 
     assert mended.roots[0].unusable == {}
 
 
+def test_what_was_changed_since_it_was_installed_is_doubted(tmp_path: Path) -> None:
+    root = tmp_path / "root"
+    bundle = fetched(TRITON, tmp_path)
+    first = install(TRITON, root, bundle)
+    metadata = root / KEY / "block.json"
+    metadata.write_text('{"another": 1}')
+    (kept,) = install(TRITON, root, bundle).roots
+    assert (kept.same, dict(kept.unusable)) == ((OTHER_KEY,), {})
+    assert kept.unverified == {
+        KEY: "not verified: it was changed since it was installed "
+        f"(receipt {first.receipt_path.name})"
+    }
+    into(TRITON, root, bundle, replace=True)
+    assert not into(TRITON, root, bundle).unverified
+
+
 def test_receipts_of_before_it_was_known_are_read(tmp_path: Path) -> None:
     receipt = install(TRITON, tmp_path / "root", fetched(TRITON, tmp_path)).receipt_path
     document = json.loads(receipt.read_text())
