@@ -139,6 +139,14 @@ def test_a_member_that_never_comes(nodes: Nodes) -> None:
     nodes.assert_unchanged()
 
 
+def test_a_killed_member_that_is_not_waited_for_until_it_is_given_up(nodes: Nodes) -> None:
+    waiting, killed = nodes.start(0, "--group-timeout", "1s"), nodes.start(1)
+    assert killed.expect("transfer.chunk")
+    killed.kill()
+    assert_failed(waiting, f"nothing: waited 1 s for {me(1)} (fetching)")
+    assert list(map(picture, nodes.roots)) == nodes.before
+
+
 def test_a_member_that_is_killed_when_it_has_staged(nodes: Nodes) -> None:
     slow, killed = nodes.start(1), nodes.start(0)
     assert killed.expect("group.waiting")

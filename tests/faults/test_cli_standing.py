@@ -89,5 +89,9 @@ def test_an_old_cache_in_the_root(cluster: Cluster, tmp_path: Path) -> None:
         assert "symbolic link" in err
 
         code, out, _ = fetch(cluster, spoiled, "--replace")
+        (spoiled / KEY / "block.json").write_text('{"changed": 1}')
+        _, told, _ = fetch(cluster, spoiled, format="human")
+        assert "2 kept (1 as fetched, 1 not verified)" in told
+        assert "it was changed since it was installed (receipt " in told
         assert (code, root_of(out)["unusable"]) == (0, {})
         assert sorted(root_of(out)["installed"]) == sorted([KEY, OTHER_KEY])
