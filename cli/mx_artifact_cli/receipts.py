@@ -32,11 +32,11 @@ def chosen_receipts(
     """Return the receipts of each kind, newest first; the one that is named stands alone.
 
     Raises:
-        ConfigurationError: neither or both of RECEIPT and --kind, or nothing was installed.
-        InstallError: the named receipt is damaged.
+        ConfigurationError: neither or both of RECEIPT and --kind, or nothing was installed, or
+            what is named is no receipt.
     """
     from mx_artifacts.install.history import FoundReceipt
-    from mx_artifacts.install.receipt import load_receipt
+    from mx_artifacts.install.receipt import load_named_receipt
 
     if (receipt is None) == (not kind_names):
         raise ConfigurationError(
@@ -46,7 +46,7 @@ def chosen_receipts(
         if stated_roots:
             raise ConfigurationError("--root goes with --kind; a RECEIPT names its roots itself")
         path = receipt.absolute()
-        return [[FoundReceipt(path, load_receipt(path))]]
+        return [[FoundReceipt(path, load_named_receipt(path))]]
     found = []
     for selected in select_kinds(kind_names, stated_roots):
         try:

@@ -103,3 +103,17 @@ def test_facts_come_in_one_order_and_long_names_are_cut() -> None:
     again = identity.with_fields(extra_parameters=dict(sorted(there.items())))
     assert json.dumps(identity_object(identity)) == json.dumps(identity_object(again))
     assert len(shortened(identity.model_name)) < 120
+
+
+@pytest.mark.parametrize("verb", ["verify", "used", "uninstall"])
+@pytest.mark.parametrize("named", ["root", "other.json", "absent"])
+def test_what_is_no_receipt_is_not_advised_to_be_removed(
+    verb: str, named: str, tmp_path: Path, run: RunCli
+) -> None:
+    (tmp_path / "root").mkdir()
+    (tmp_path / "other.json").write_text("{}")
+    ended = run(verb, str(tmp_path / named), "--format", "json")
+    assert (ended.code, ended.error["type"]) == (2, "ConfigurationError")
+    assert ended.error["message"].startswith(f"{tmp_path / named} is no receipt: ")
+    assert "remove" not in ended.error["hint"]
+    assert "--kind" in ended.error["hint"]
