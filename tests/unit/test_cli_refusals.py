@@ -117,3 +117,11 @@ def test_what_is_no_receipt_is_not_advised_to_be_removed(
     assert ended.error["message"].startswith(f"{tmp_path / named} is no receipt: ")
     assert "remove" not in ended.error["hint"]
     assert "--kind" in ended.error["hint"]
+
+
+@pytest.mark.parametrize("kinds", [("all",), ("triton", "inductor")])
+def test_why_takes_one_kind(kinds: tuple[str, ...], run: RunCli) -> None:
+    args = [arg for kind in kinds for arg in ("--kind", kind)]
+    ended = run("why", *args, *SERVER, "--model", "m", "--format", "json")
+    assert (ended.code, ended.error["type"]) == (2, "ConfigurationError")
+    assert ended.error["message"].startswith("why takes one kind")
