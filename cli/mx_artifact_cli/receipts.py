@@ -12,7 +12,7 @@ from mx_artifact_cli import options
 from mx_artifact_cli.output import Output
 from mx_artifact_cli.selection import ALL, Selected, select_kinds
 from mx_artifacts import settings
-from mx_artifacts.errors import ConfigurationError
+from mx_artifacts.errors import ConfigurationError, InstallError, MxArtifactsError
 
 if TYPE_CHECKING:
     from mx_artifacts.install.history import FoundReceipt
@@ -34,6 +34,7 @@ def chosen_receipts(
     Raises:
         ConfigurationError: neither or both of RECEIPT and --kind, or nothing was installed, or
             what is named is no receipt.
+        InstallError: an install into the root was interrupted, or is going on.
     """
     from mx_artifacts.install.history import FoundReceipt
     from mx_artifacts.install.receipt import load_named_receipt
@@ -84,8 +85,19 @@ def _primary_root(selected: Selected) -> Path:
     return selected.roots(settings.environment())[selected.kind.roots[0].name]
 
 
-def _nothing_installed(selected: Selected) -> ConfigurationError:
+def _nothing_installed(selected: Selected) -> MxArtifactsError:
+    from mx_artifacts.install.history import unfinished_install
+
+    root = _primary_root(selected)
+    journal = unfinished_install(root)
+    if journal is not None:
+        return InstallError(
+            f"an install into {root} was interrupted, or is going on: {journal} stands, and no "
+            "receipt",
+            hint="the next `mx-artifact fetch-and-install` into it takes back what was moved, and "
+            "installs",
+        )
     return ConfigurationError(
-        f"nothing of {selected.kind.name} was installed into {_primary_root(selected)}",
+        f"nothing of {selected.kind.name} was installed into {root}",
         hint="name the root that it was installed into with --root, or install it",
     )

@@ -70,8 +70,10 @@ def test_a_poisoned_cache_is_removed_exactly_and_does_not_come_back(
         assert (code, error["type"]) == (13, "IncompatibleSourceError")
         assert "because it crashed the engine" in error["message"]
         assert contents(node.root) == MINE
-        code, why, _ = node.run("why", *WORDS, "--model", cluster.model)
-        assert (code, why["would_be_used"]) == (13, [])
+        args = ("why", *WORDS, "--model", cluster.model, "--format", "json")
+        explained = run_cli(*args, env=cluster.env)
+        why = json.loads(explained.stdout)
+        assert (explained.returncode, why["would_be_used"]) == (13, [])
         assert "because it crashed the engine" in why["candidates"][0]["refusal"]
 
         with cluster.source(warm_cache(tmp_path / "other")) as other:

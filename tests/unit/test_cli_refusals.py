@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,9 @@ from mx_artifact_cli.describe import identity_object, shortened
 from mx_artifacts.core.identity import SourceIdentity
 from mx_artifacts.errors import ConfigurationError
 from mx_artifacts.transport.registry import open_transport
+from tests.support import install_process
 from tests.support.cli import RunCli, runner
+from tests.support.install_cases import NEW, make_bundle
 
 SERVER = ("--server", "127.0.0.1:1")  # nobody listens: whoever asks it ends with 14
 PUBLISH = ("publish", "--kind", "triton", *SERVER)
@@ -125,3 +128,17 @@ def test_why_takes_one_kind(kinds: tuple[str, ...], run: RunCli) -> None:
     ended = run("why", *args, *SERVER, "--model", "m", "--format", "json")
     assert (ended.code, ended.error["type"]) == (2, "ConfigurationError")
     assert ended.error["message"].startswith("why takes one kind")
+
+
+@pytest.mark.parametrize("verb", ["verify", "used", "uninstall"])
+def test_an_install_that_was_killed_is_not_nothing(verb: str, tmp_path: Path, run: RunCli) -> None:
+    root, bundle = tmp_path / "root", make_bundle(tmp_path / "artifact.tar", NEW)
+    killed, _, _ = install_process.run(
+        root=root, bundle=bundle, replace=False, kill_on="install.moved"
+    )
+    assert killed == -signal.SIGKILL
+    ended = run(verb, "--kind", "triton", "--root", str(root), "--format", "json")
+    assert (ended.code, ended.error["type"]) == (1, "InstallError")
+    assert f"an install into {root} was interrupted" in ended.error["message"]
+    assert "journal.json" in ended.error["message"]
+    assert "fetch-and-install" in ended.error["hint"]
