@@ -355,7 +355,7 @@ class NoSpaceError(InstallError):
     """The file system is, or would become, full."""
 
     exit_code = ExitCode.NO_SPACE
-    default_hint = "free space on the target's file system, or set --bundle-root to another one"
+    default_hint = "free space (or inodes) there, or name another directory with --root"
 
 
 class InstallVerificationError(InstallError):

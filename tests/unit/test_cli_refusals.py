@@ -15,7 +15,7 @@ from mx_artifacts.errors import ConfigurationError
 from mx_artifacts.transport.registry import open_transport
 from tests.support import install_process
 from tests.support.cli import RunCli, runner
-from tests.support.install_cases import NEW, make_bundle
+from tests.support.install_cases import NEW, fill, install, make_bundle
 
 SERVER = ("--server", "127.0.0.1:1")  # nobody listens: whoever asks it ends with 14
 PUBLISH = ("publish", "--kind", "triton", *SERVER)
@@ -142,3 +142,16 @@ def test_an_install_that_was_killed_is_not_nothing(verb: str, tmp_path: Path, ru
     assert f"an install into {root} was interrupted" in ended.error["message"]
     assert "journal.json" in ended.error["message"]
     assert "fetch-and-install" in ended.error["hint"]
+
+
+def test_verify_of_what_installed_nothing_says_so(tmp_path: Path, run: RunCli) -> None:
+    root = fill(tmp_path / "root", NEW)
+    receipt = install(root, make_bundle(tmp_path / "artifact.tar", NEW)).receipt_path
+    document = json.loads(receipt.read_text())
+    document["roots"][0]["unusable"] = {"k1": "its group file names another root"}
+    receipt.write_text(json.dumps(document))
+    ended = run("verify", str(receipt))
+    assert ended.code == 0
+    assert "installed nothing; 3 entries were kept, which this does not check" in ended.out
+    assert "k1, which was not usable: its group file names another root" in ended.out
+    assert "0 intact" not in ended.out
