@@ -155,3 +155,20 @@ def test_verify_of_what_installed_nothing_says_so(tmp_path: Path, run: RunCli) -
     assert "installed nothing; 3 entries were kept, which this does not check" in ended.out
     assert "k1, which was not usable: its group file names another root" in ended.out
     assert "0 intact" not in ended.out
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "message"),
+    [
+        ("--identity", "triton.=1", "is 'triton.=1', but should be [KIND.]KEY=VALUE: a key"),
+        ("--identity", "=1", "is '=1', but should be [KIND.]KEY=VALUE: a key or kind is missing"),
+        ("--identity", "a", "is 'a', but should be [KIND.]KEY=VALUE: the = is missing"),
+        ("--root", "triton/autotune=/x", "names 'triton/autotune', but triton has no further root"),
+    ],
+)
+def test_a_part_that_is_missing_is_named(
+    option: str, value: str, message: str, run: RunCli
+) -> None:
+    ended = run(*FETCH, "--model", "m", option, value, "--format", "json")
+    assert (ended.code, ended.error["type"]) == (2, "ConfigurationError")
+    assert ended.error["message"].startswith(f"{option} {message}")
