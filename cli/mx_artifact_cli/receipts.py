@@ -28,8 +28,12 @@ def chosen_receipts(
     receipt: Path | None,
     kind_names: Sequence[str],
     stated_roots: Sequence[tuple[str, Path]],
+    *,
+    may_be_none: bool = False,
 ) -> list[list[FoundReceipt]]:
     """Return the receipts of each kind, newest first; the one that is named stands alone.
+
+    Where nothing was installed, that is none if there `may_be_none`, else an error.
 
     Raises:
         ConfigurationError: neither or both of RECEIPT and --kind, or nothing was installed, or
@@ -59,9 +63,9 @@ def chosen_receipts(
             continue
         if of_kind:
             found.append(of_kind)
-        elif ALL not in kind_names:
+        elif ALL not in kind_names and not may_be_none:
             raise _nothing_installed(selected)
-    if not found:
+    if not found and not may_be_none:
         raise ConfigurationError("nothing was installed into any kind's root")
     return found
 
@@ -86,7 +90,7 @@ def _primary_root(selected: Selected) -> Path:
 
 
 def _nothing_installed(selected: Selected) -> MxArtifactsError:
-    from mx_artifacts.install.history import unfinished_install
+    from mx_artifacts.install.unfinished import unfinished_install
 
     root = _primary_root(selected)
     journal = unfinished_install(root)
@@ -95,7 +99,7 @@ def _nothing_installed(selected: Selected) -> MxArtifactsError:
             f"an install into {root} was interrupted, or is going on: {journal} stands, and no "
             "receipt",
             hint="the next `mx-artifact fetch-and-install` into it takes back what was moved, and "
-            "installs",
+            "installs; `mx-artifact uninstall` with the same options only takes it back",
         )
     return ConfigurationError(
         f"nothing of {selected.kind.name} was installed into {root}",

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import logging
-import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from mx_artifacts.errors import InstallError
-from mx_artifacts.install.journal import load_journal
 from mx_artifacts.install.receipt import Receipt, load_receipt
-from mx_artifacts.install.workspace import JOURNAL_NAME, receipt_directories
+from mx_artifacts.install.workspace import receipt_directories
 
 logger = logging.getLogger(__name__)
 
@@ -35,23 +33,6 @@ def find_receipts(root: Path) -> list[FoundReceipt]:
     return _newest_first(
         path for directory in receipt_directories(root) for path in directory.glob("*.json")
     )
-
-
-def unfinished_install(root: Path) -> Path | None:
-    """Return the journal of an install into `root` that has no receipt, if there is one.
-
-    It is going on, or was killed; the next install takes it back. Changes nothing.
-
-    Raises:
-        RollbackFailedError: the journal is damaged.
-        OSError: it cannot be read.
-    """
-    for directory in receipt_directories(root):
-        path = directory.with_name(JOURNAL_NAME)
-        journal = load_journal(path)
-        if journal is not None and not os.path.exists(journal.receipt):
-            return path
-    return None
 
 
 def receipts_beside(receipt_path: Path, *, uninstalled: bool = False) -> list[FoundReceipt]:

@@ -15,7 +15,7 @@ from mx_artifacts.errors import ConfigurationError
 from mx_artifacts.transport.registry import open_transport
 from tests.support import install_process
 from tests.support.cli import RunCli, runner
-from tests.support.install_cases import NEW, fill, install, make_bundle
+from tests.support.install_cases import NEW, contents, fill, install, make_bundle, workspace_of
 
 SERVER = ("--server", "127.0.0.1:1")  # nobody listens: whoever asks it ends with 14
 PUBLISH = ("publish", "--kind", "triton", *SERVER)
@@ -130,7 +130,7 @@ def test_why_takes_one_kind(kinds: tuple[str, ...], run: RunCli) -> None:
     assert ended.error["message"].startswith("why takes one kind")
 
 
-@pytest.mark.parametrize("verb", ["verify", "used", "uninstall"])
+@pytest.mark.parametrize("verb", ["verify", "used"])
 def test_an_install_that_was_killed_is_not_nothing(verb: str, tmp_path: Path, run: RunCli) -> None:
     root, bundle = tmp_path / "root", make_bundle(tmp_path / "artifact.tar", NEW)
     killed, _, _ = install_process.run(
@@ -142,6 +142,12 @@ def test_an_install_that_was_killed_is_not_nothing(verb: str, tmp_path: Path, ru
     assert f"an install into {root} was interrupted" in ended.error["message"]
     assert "journal.json" in ended.error["message"]
     assert "fetch-and-install" in ended.error["hint"]
+    assert (root / "k1").exists()
+    ended = run("uninstall", "--kind", "triton", "--root", str(root))
+    assert (ended.code, ended.err) == (0, "")
+    assert f"{root}: took back" in ended.out
+    assert contents(root) == {}
+    assert not workspace_of(root).exists()
 
 
 def test_verify_of_what_installed_nothing_says_so(tmp_path: Path, run: RunCli) -> None:
