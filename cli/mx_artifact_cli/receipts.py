@@ -61,6 +61,9 @@ def chosen_receipts(
                 raise
             output.note(f"{selected.kind.name} skipped: {error}")
             continue
+        interrupted = _interrupted(selected) if of_kind or ALL in kind_names else None
+        if interrupted is not None:
+            output.warn(f"{interrupted}; {interrupted.hint()}")
         if of_kind:
             found.append(of_kind)
         elif ALL not in kind_names and not may_be_none:
@@ -90,18 +93,23 @@ def _primary_root(selected: Selected) -> Path:
 
 
 def _nothing_installed(selected: Selected) -> MxArtifactsError:
+    root = _primary_root(selected)
+    return _interrupted(selected) or ConfigurationError(
+        f"nothing of {selected.kind.name} was installed into {root}",
+        hint="name the root that it was installed into with --root, or install it",
+    )
+
+
+def _interrupted(selected: Selected) -> InstallError | None:
+    """Return the error for an install into the kind's primary root that has no receipt, if any."""
     from mx_artifacts.install.unfinished import unfinished_install
 
     root = _primary_root(selected)
     journal = unfinished_install(root)
-    if journal is not None:
-        return InstallError(
-            f"an install into {root} was interrupted, or is going on: {journal} stands, and no "
-            "receipt",
-            hint="the next `mx-artifact fetch-and-install` into it takes back what was moved, and "
-            "installs; `mx-artifact uninstall` with the same options only takes it back",
-        )
-    return ConfigurationError(
-        f"nothing of {selected.kind.name} was installed into {root}",
-        hint="name the root that it was installed into with --root, or install it",
+    if journal is None:
+        return None
+    return InstallError(
+        f"an install into {root} was interrupted, or is going on: {journal} stands, and no receipt",
+        hint="the next `mx-artifact fetch-and-install` into it takes back what was moved, and "
+        "installs; `mx-artifact uninstall` with the same options only takes it back",
     )

@@ -178,3 +178,12 @@ def test_a_part_that_is_missing_is_named(
     ended = run(*FETCH, "--model", "m", option, value, "--format", "json")
     assert (ended.code, ended.error["type"]) == (2, "ConfigurationError")
     assert ended.error["message"].startswith(f"{option} {message}")
+
+
+def test_a_killed_install_over_another_is_warned_of(tmp_path: Path, run: RunCli) -> None:
+    root, bundle = tmp_path / "root", make_bundle(tmp_path / "artifact.tar", NEW)
+    install(root, bundle)
+    install_process.run(root=root, bundle=bundle, replace=True, kill_on="install.moved")
+    ended = run("verify", "--kind", "triton", "--root", str(root))
+    assert ended.code == 0
+    assert f"warning: an install into {root} was interrupted" in ended.err

@@ -39,8 +39,8 @@ def command(
     """Remove exactly what was installed.
 
     Takes a RECEIPT, or all receipts of a kind's roots, where it takes back installs that were
-    killed, too. Entries that changed since are kept, and
-    the exit code is then 3; what others put there is never touched.
+    killed, too. Entries that changed since are kept, and the exit code is then 3; what others put
+    there is never touched.
     """
     from mx_artifacts.install.undo import uninstall_artifact
 
