@@ -66,6 +66,11 @@ class ExitCode(IntEnum):
         "run the group again before any engine starts",
     )
     INTERRUPTED = 130, "ended by SIGINT, SIGTERM or SIGHUP before it was done"
+    READER_LEFT = (
+        141,
+        "whoever read stdout left before all was written (`| head`); a shell sees the same of "
+        "programs that SIGPIPE ends. Nothing is said on stderr",
+    )
 
 
 class MxArtifactsError(Exception):
@@ -355,7 +360,7 @@ class NoSpaceError(InstallError):
     """The file system is, or would become, full."""
 
     exit_code = ExitCode.NO_SPACE
-    default_hint = "free space on the target's file system, or set --bundle-root to another one"
+    default_hint = "free space (or inodes) there, or name another directory with --root"
 
 
 class InstallVerificationError(InstallError):

@@ -151,8 +151,24 @@ class ArtifactFetcher:
         Raises:
             UnusablePlaceError: a root or the bundle root cannot be written to. For roots that
                 are stated, and the bundle root, before any source is looked for or waited for.
+            NoSpaceError: the first source's artifact does not fit beside the roots.
             NoSourceError, IncompatibleSourceError, MetadataError: nobody to ask.
         """
+        plan = self._plan(kind, identity, roots, wanted=wanted, replace=replace)
+        if plan.already is None:
+            self._transfer(kind, roots).check_space(plan.sources[0].total_size)
+        return plan
+
+    def _plan(
+        self,
+        kind: CacheKind,
+        identity: SourceIdentity,
+        roots: Mapping[str, Path] | None,
+        *,
+        wanted: SourceWanted,
+        replace: bool,
+    ) -> FetchPlan:
+        """As `plan`, but leave the space to the install, which knows the size for certain."""
         check_bundle_root(self._settings.bundle_root)
         for root in (roots or {}).values():
             check_target(root)
@@ -201,7 +217,7 @@ class ArtifactFetcher:
             GroupInDoubtError: likewise, but others may have installed.
             ConfigurationError, RemoteError: the group cannot be joined; nothing was asked for.
         """
-        plan = partial(self.plan, kind, identity, roots, wanted=wanted, replace=replace)
+        plan = partial(self._plan, kind, identity, roots, wanted=wanted, replace=replace)
         if group is None or group.size == 1:
             return self._fetch(plan(), self._transfer(kind, roots), replace, ALONE)
         with GroupMember(

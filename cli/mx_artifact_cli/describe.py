@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 MAX_VALUE_LENGTH = 80
 EXAMPLES = 3
 """Names shown for each reason why files were skipped."""
+MAX_REASONS = 10
+"""Lines of reasons shown to humans."""
 
 
 def identity_object(identity: SourceIdentity) -> dict[str, Any]:
@@ -54,20 +56,36 @@ def shortened(value: str) -> str:
 
 
 def skipped_groups(skipped: Iterable[Skipped]) -> dict[str, dict[str, Any]]:
-    """Group what was left out by its reason: how many, and the first few names."""
+    """Group what was left out by its reason, whatever it names: how many, the first few names."""
     names: dict[str, list[str]] = {}
     for item in skipped:
-        names.setdefault(item.reason, []).append(item.path)
+        names.setdefault(_without_name(item), []).append(item.path)
     return {
         reason: {"count": len(paths), "examples": list(islice(paths, EXAMPLES))}
         for reason, paths in names.items()
     }
 
 
+def _without_name(item: Skipped) -> str:
+    """Return the reason without the entry's or its file's path, with which it may begin."""
+    rest = item.reason.removeprefix(item.path)
+    if rest == item.reason or rest[:1] not in (" ", "/"):
+        return item.reason
+    file, _, what = rest.partition(" ")
+    return f"{'a file of it' if file else 'it'} {what}"
+
+
 def skipped_lines(groups: Mapping[str, Mapping[str, Any]]) -> list[str]:
-    """Return one line a reason: "skipped 12: lock file (a.lock, b.lock, c.lock, …)"."""
+    """Return one line a reason: "skipped 12: lock file (a.lock, b.lock, c.lock, …)".
+
+    The reasons that hold for most come first; of very many, the last are counted only.
+    """
     lines = []
-    for reason, group in groups.items():
+    by_count = sorted(groups.items(), key=lambda item: -item[1]["count"])
+    for reason, group in by_count[:MAX_REASONS]:
         more = ", …" if group["count"] > len(group["examples"]) else ""
         lines.append(f"skipped {group['count']}: {reason} ({', '.join(group['examples'])}{more})")
+    if others := by_count[MAX_REASONS:]:
+        count = sum(group["count"] for _, group in others)
+        lines.append(f"skipped {count}: for {len(others)} other reasons (all with --format json)")
     return lines

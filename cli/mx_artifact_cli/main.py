@@ -160,7 +160,7 @@ def main(argv: Sequence[str] | None = None, *, held: Sequence[int] = ()) -> int:
         output.failure(interrupted())
         return ExitCode.INTERRUPTED
     except BrokenPipeError:
-        return ExitCode.UNEXPECTED  # quietly, as `mx-artifact ... | head` expects
+        return ExitCode.READER_LEFT  # quietly, as `mx-artifact ... | head` expects
     except click.ClickException as error:
         output.failure(_usage_failure(error))
         return ExitCode.USAGE

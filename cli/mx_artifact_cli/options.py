@@ -208,9 +208,10 @@ def _identity(
     stated: dict[str, str] = {}
     for pair in pairs:
         key, separator, value = pair.partition("=")
-        if not (separator and key.strip()):
+        if not separator or "" in map(str.strip, key.split(".")):
             raise ConfigurationError(
-                f"--identity is {pair!r}, but should be key=value",
+                f"--identity is {pair!r}, but should be [KIND.]KEY=VALUE: "
+                f"{'a key or kind' if separator else 'the ='} is missing",
                 hint="give for example --identity gpu_arch=sm90",
             )
         if stated.setdefault(key.strip(), value.strip()) != value.strip():

@@ -197,9 +197,15 @@ class Output:
 def _console(stream: Any) -> Console:
     from rich.console import Console
 
+    class Raising(Console):
+        """Leaves a reader that is gone to `main`; rich itself would exit with 1."""
+
+        def on_broken_pipe(self) -> None:
+            raise  # noqa: PLE0704 - rich calls it while it handles the BrokenPipeError
+
     # Names may hold what rich takes for markup; a pipe has no width to cut to.
     width = None if stream.isatty() else 10_000
-    return Console(file=stream, width=width, markup=False, emoji=False, highlight=False)
+    return Raising(file=stream, width=width, markup=False, emoji=False, highlight=False)
 
 
 def interrupted() -> dict[str, Any]:

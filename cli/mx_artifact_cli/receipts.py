@@ -12,7 +12,7 @@ from mx_artifact_cli import options
 from mx_artifact_cli.output import Output
 from mx_artifact_cli.selection import ALL, Selected, select_kinds
 from mx_artifacts import settings
-from mx_artifacts.errors import ConfigurationError
+from mx_artifacts.errors import ConfigurationError, InstallError, MxArtifactsError
 
 if TYPE_CHECKING:
     from mx_artifacts.install.history import FoundReceipt
@@ -28,15 +28,20 @@ def chosen_receipts(
     receipt: Path | None,
     kind_names: Sequence[str],
     stated_roots: Sequence[tuple[str, Path]],
+    *,
+    may_be_none: bool = False,
 ) -> list[list[FoundReceipt]]:
     """Return the receipts of each kind, newest first; the one that is named stands alone.
 
+    Where nothing was installed, that is none if there `may_be_none`, else an error.
+
     Raises:
-        ConfigurationError: neither or both of RECEIPT and --kind, or nothing was installed.
-        InstallError: the named receipt is damaged.
+        ConfigurationError: neither or both of RECEIPT and --kind, or nothing was installed, or
+            what is named is no receipt.
+        InstallError: an install into the root was interrupted, or is going on.
     """
     from mx_artifacts.install.history import FoundReceipt
-    from mx_artifacts.install.receipt import load_receipt
+    from mx_artifacts.install.receipt import load_named_receipt
 
     if (receipt is None) == (not kind_names):
         raise ConfigurationError(
@@ -46,7 +51,7 @@ def chosen_receipts(
         if stated_roots:
             raise ConfigurationError("--root goes with --kind; a RECEIPT names its roots itself")
         path = receipt.absolute()
-        return [[FoundReceipt(path, load_receipt(path))]]
+        return [[FoundReceipt(path, load_named_receipt(path))]]
     found = []
     for selected in select_kinds(kind_names, stated_roots):
         try:
@@ -56,11 +61,14 @@ def chosen_receipts(
                 raise
             output.note(f"{selected.kind.name} skipped: {error}")
             continue
+        interrupted = _interrupted(selected) if of_kind or ALL in kind_names else None
+        if interrupted is not None:
+            output.warn(f"{interrupted}; {interrupted.hint()}")
         if of_kind:
             found.append(of_kind)
-        elif ALL not in kind_names:
+        elif ALL not in kind_names and not may_be_none:
             raise _nothing_installed(selected)
-    if not found:
+    if not found and not may_be_none:
         raise ConfigurationError("nothing was installed into any kind's root")
     return found
 
@@ -84,8 +92,24 @@ def _primary_root(selected: Selected) -> Path:
     return selected.roots(settings.environment())[selected.kind.roots[0].name]
 
 
-def _nothing_installed(selected: Selected) -> ConfigurationError:
-    return ConfigurationError(
-        f"nothing of {selected.kind.name} was installed into {_primary_root(selected)}",
+def _nothing_installed(selected: Selected) -> MxArtifactsError:
+    root = _primary_root(selected)
+    return _interrupted(selected) or ConfigurationError(
+        f"nothing of {selected.kind.name} was installed into {root}",
         hint="name the root that it was installed into with --root, or install it",
+    )
+
+
+def _interrupted(selected: Selected) -> InstallError | None:
+    """Return the error for an install into the kind's primary root that has no receipt, if any."""
+    from mx_artifacts.install.unfinished import unfinished_install
+
+    root = _primary_root(selected)
+    journal = unfinished_install(root)
+    if journal is None:
+        return None
+    return InstallError(
+        f"an install into {root} was interrupted, or is going on: {journal} stands, and no receipt",
+        hint="the next `mx-artifact fetch-and-install` into it takes back what was moved, and "
+        "installs; `mx-artifact uninstall` with the same options only takes it back",
     )

@@ -80,6 +80,14 @@ def _root_of(name: str, kinds: Sequence[CacheKind]) -> tuple[CacheKind, str]:
     for kind in kinds:
         if kind.name == kind_name and any(rule.name == root for rule in kind.roots):
             return kind, root
+    of_kind = [kind for kind in kinds if kind.name == kind_name]
+    if root and of_kind:
+        further = [f"{kind_name}/{rule.name}" for rule in of_kind[0].roots if rule.name]
+        raise ConfigurationError(
+            f"--root names {name!r}, but {kind_name} has no further root"
+            + (f" {root!r}, only {', '.join(further)}" if further else ""),
+            hint=f"give --root {kind_name}=PATH for the cache root itself",
+        )
     known = [f"{k.name}/{r.name}" if r.name else k.name for k in kinds for r in k.roots]
     raise ConfigurationError(
         f"--root names {name!r}, but should be one of {', '.join(known)}",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from mx_artifacts.artifacts.discover import MAX_EXPLAINED
 from mx_artifacts.artifacts.root_labels import LABEL
@@ -16,21 +17,27 @@ from mx_artifacts.core.compatibility import (
 from mx_artifacts.core.identity import SourceIdentity
 from mx_artifacts.core.sources import SourceQuery, SourceStatus, StoredWorker
 
+_NOTHING: Mapping[str, str] = MappingProxyType({})
 MAX_LISTED = 512
 """Records looked at to find those of the kind, since the server cannot filter by it."""
 
 
 @dataclass(frozen=True)
 class Candidate:
-    """A ready source of the same kind. `differences` maps a field to (ours, theirs)."""
+    """A ready source of the same kind.
+
+    `differences` maps a field to (ours, theirs); `refusal` says why this node does not take its
+    artifact, whatever the identities, or is "".
+    """
 
     stored: StoredWorker
     differences: Mapping[str, tuple[str, str]]
+    refusal: str = ""
 
     @property
     def fits(self) -> bool:
-        """Whether a fetch would use it, as far as identities and accelerators go."""
-        return not self.differences
+        """Whether a fetch would use it, as far as identities, accelerators and refusals go."""
+        return not self.differences and not self.refusal
 
     @property
     def roots(self) -> dict[str, str]:
@@ -43,11 +50,16 @@ class Candidate:
 
 
 def explain_sources(
-    client: CentralClient, identity: SourceIdentity, *, accelerator: str = ""
+    client: CentralClient,
+    identity: SourceIdentity,
+    *,
+    accelerator: str = "",
+    refused: Mapping[str, str] = _NOTHING,
 ) -> list[Candidate]:
     """Return the ready sources of `identity`'s kind and model, the nearest first.
 
-    Where nobody serves this model, those of any model. At most MAX_EXPLAINED.
+    Where nobody serves this model, those of any model. At most MAX_EXPLAINED. `refused` maps the
+    ids of artifacts that this node must not take to why.
 
     Raises:
         MetadataError: the central server does not answer.
@@ -55,10 +67,11 @@ def explain_sources(
     for model_name in (identity.model_name, None):
         query = SourceQuery(status=SourceStatus.READY, model_name=model_name, limit=MAX_LISTED)
         candidates = [
-            _compare(identity, stored, accelerator) for stored in _of_kind(client, identity, query)
+            _compare(identity, stored, accelerator, refused)
+            for stored in _of_kind(client, identity, query)
         ]
         if candidates:
-            candidates.sort(key=lambda each: len(each.differences))
+            candidates.sort(key=lambda each: (len(each.differences), bool(each.refusal)))
             return candidates[:MAX_EXPLAINED]
     return []
 
@@ -72,10 +85,14 @@ def _of_kind(
             yield stored
 
 
-def _compare(identity: SourceIdentity, stored: StoredWorker, accelerator: str) -> Candidate:
+def _compare(
+    identity: SourceIdentity, stored: StoredWorker, accelerator: str, refused: Mapping[str, str]
+) -> Candidate:
     differences = identity_differences(identity, stored.identity)
     if not accelerators_compatible(accelerator, stored.record.accelerator):
         differences["accelerator"] = (accelerator, stored.record.accelerator)
-    if stored.record.artifact is None:
+    artifact = stored.record.artifact
+    if artifact is None:
         differences["artifact"] = ("wanted", "")
-    return Candidate(stored, differences)
+    refusal = refused.get(artifact.artifact_id, "") if artifact is not None else ""
+    return Candidate(stored, differences, refusal)

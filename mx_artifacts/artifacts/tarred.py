@@ -45,6 +45,7 @@ from mx_artifacts.install.base import (
 )
 from mx_artifacts.install.installer import install_artifact
 from mx_artifacts.install.present import find_installed
+from mx_artifacts.install.space import Need, require_space
 from mx_artifacts.install.workspace import check_target
 from mx_artifacts.kinds.base import CacheKind
 from mx_artifacts.kinds.registry import kind_of
@@ -145,6 +146,19 @@ class TarredP2PArtifactTransfer:
         check_bundle_root(self.bundle_root)
         for root in self.roots:
             check_target(root.target_root)
+
+    def check_space(self, total_bytes: int) -> None:
+        """Refuse an artifact that is too large to be staged beside the target roots.
+
+        `total_bytes` is its size as its source announces it. How it divides over roots on several
+        file systems is known after the transfer has begun; then nothing is refused here.
+
+        Raises:
+            NoSpaceError: as the install would.
+        """
+        places = [check_target(root.target_root) for root in self.roots if not root.off]
+        if len({place.stat().st_dev for place in places}) == 1:
+            require_space([Need(places[0], (total_bytes,))])
 
     def find_installed(self, artifact_id: str) -> InstallReport | None:
         """Return what installing this artifact would report, if that would change nothing."""
@@ -270,7 +284,7 @@ class TarredP2PArtifactTransfer:
                 )
         listed = "; ".join(f"{endpoint}: {cause}" for endpoint, cause in attempts)
         raise TransferFailedError(
-            f"no source delivered artifact {self.name!r}: {listed}", attempts=attempts
+            f"no source delivered the {self.name} cache: {listed}", attempts=attempts
         )
 
     def _wanted_bundles(self) -> list[WantedBundle]:

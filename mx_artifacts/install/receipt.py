@@ -13,7 +13,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
-from mx_artifacts.errors import InstallError
+from mx_artifacts.errors import ConfigurationError, InstallError
 from mx_artifacts.install.base import ArtifactOrigin
 from mx_artifacts.install.documents import field_of, read_object, relative_path, texts_of
 from mx_artifacts.install.files import nothing, write_json
@@ -124,6 +124,23 @@ def load_receipt(path: Path) -> Receipt:
     except (OSError, ValueError) as error:
         raise InstallError(
             f"{path} is not a valid receipt: {error}", hint=f"remove {path}, or restore it"
+        ) from error
+
+
+def load_named_receipt(path: Path) -> Receipt:
+    """Read and check a receipt that a user names, who may have named anything.
+
+    Raises:
+        ConfigurationError: it is none, or a damaged one; says why.
+    """
+    try:
+        return _receipt(read_object(path))
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise ConfigurationError(
+            f"{path} is no receipt: {reason}",
+            hint="give the path that fetch-and-install printed, or name the cache: "
+            "--kind KIND [--root PATH]",
         ) from error
 
 

@@ -25,6 +25,7 @@ from mx_artifacts.install.receipt import (
     InstalledEntry,
     Receipt,
     RootReceipt,
+    load_named_receipt,
     load_receipt,
     save_receipt,
 )
@@ -84,9 +85,9 @@ def uninstall_artifact(
     keeps listing what was kept. Blocks; any thread.
 
     Raises:
-        ConfigurationError: there is no such receipt, or it is a copy somewhere else.
+        ConfigurationError: it is no receipt or a damaged one, or a copy somewhere else.
         InstallLockedError: another installer holds a root for longer than `lock_timeout_seconds`.
-        InstallError: the receipt is damaged, or the operating system refuses something; what was
+        InstallError: the operating system refuses something; what was
             removed until then stays removed, and a second run goes on.
     """
     path = Path(os.path.realpath(receipt_path))
@@ -110,15 +111,15 @@ def uninstall_artifact(
 
 
 def _load(path: Path) -> Receipt:
-    hint = "fetch-and-install prints where a receipt is; or name the cache with --kind"
-    for place in (path, path.with_name(path.name + UNINSTALLED)):
-        if place.exists():
-            receipt = load_receipt(place)
-            # Only beside the others does it show what a later install owns by now.
-            if path.parent not in receipt_directories(Path(receipt.roots[0].root)):
-                raise ConfigurationError(f"{path} is not where its root's receipts are", hint=hint)
-            return receipt
-    raise ConfigurationError(f"{path} is no receipt: there is no such file", hint=hint)
+    undone = path.with_name(path.name + UNINSTALLED)
+    receipt = load_named_receipt(undone if undone.exists() and not path.exists() else path)
+    # Only beside the others does it show what a later install owns by now.
+    if path.parent not in receipt_directories(Path(receipt.roots[0].root)):
+        raise ConfigurationError(
+            f"{path} is not where its root's receipts are",
+            hint="fetch-and-install prints where a receipt is; or name the cache with --kind",
+        )
+    return receipt
 
 
 @dataclass

@@ -113,8 +113,10 @@ class Workspace:
                 _try_remove(leftover)
 
 
-def check_target(root: Path) -> None:
+def check_target(root: Path) -> Path:
     """Refuse a cache root into which nothing could be installed. Changes nothing.
+
+    Returns the directory that exists: `root` with links resolved, or the nearest one above it.
 
     Raises:
         UnusablePlaceError: it, or what is above it, is no directory; it is `/`; it cannot have
@@ -132,6 +134,7 @@ def check_target(root: Path) -> None:
             "beside it, would have too long a name",
             hint="make the directory, so that the installer's can be in it, or shorten its name",
         )
+    return existing
 
 
 def open_workspace(root: Path) -> Workspace:

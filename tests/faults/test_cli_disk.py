@@ -38,10 +38,11 @@ def test_a_disk_too_small_for_the_root(cluster: Cluster, small_disk: Path, tmp_p
     root = fill(small_disk / "root", OLD)
     before = picture(root)
     with cluster.source(warm_cache(tmp_path / "big", 6 * MIB)):
-        code, error = cluster.fetch(root, "--replace")
-    assert (code, error["type"]) == (16, "NoSpaceError")
-    assert str(small_disk) in error["message"]
-    assert error["hint"]
+        ends = [cluster.fetch(root, "--replace", *more) for more in ((), ("--dry-run",))]
+    for code, error in ends:
+        assert (code, error["type"]) == (16, "NoSpaceError")
+        assert str(small_disk) in error["message"]
+        assert "name another directory with --root" in error["hint"]
     assert picture(root) == before
     assert leftovers(root) == []
     assert cluster.staged() == []

@@ -11,7 +11,7 @@ import pytest
 
 from tests.support.cli import runner
 from tests.support.install_cases import contents, fill, mounted
-from tests.support.nodes import KIND, Cluster, warm_cache
+from tests.support.nodes import KIND, WORDS, Cluster, warm_cache
 from tests.support.processes import Service, run_cli
 
 MINE = {"1.0/sm90/kernels/mine/executable.so": b"compiled here"}
@@ -70,6 +70,11 @@ def test_a_poisoned_cache_is_removed_exactly_and_does_not_come_back(
         assert (code, error["type"]) == (13, "IncompatibleSourceError")
         assert "because it crashed the engine" in error["message"]
         assert contents(node.root) == MINE
+        args = ("why", *WORDS, "--model", cluster.model, "--format", "json")
+        explained = run_cli(*args, env=cluster.env)
+        why = json.loads(explained.stdout)
+        assert (explained.returncode, why["would_be_used"]) == (13, [])
+        assert "because it crashed the engine" in why["candidates"][0]["refusal"]
 
         with cluster.source(warm_cache(tmp_path / "other")) as other:
             good = artifact_id(other)

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -24,6 +25,7 @@ from mx_artifacts.errors import (
     TransferFailedError,
 )
 from tests.support.cli import RunCli, add_verb, runner
+from tests.support.install_cases import NEW, make_bundle
 
 
 @pytest.fixture(name="run")
@@ -221,18 +223,23 @@ def test_the_librarys_warnings_are_shown(run: RunCli, monkeypatch: pytest.Monkey
     assert "mx_artifacts.somewhere: detail" in run("fake", "--debug").err
 
 
-def test_a_reader_that_leaves_is_not_complained_about() -> None:
+@pytest.mark.parametrize("args", [("serve", "--help"), ("inspect", "a.tar")], ids=" ".join)
+def test_a_reader_that_leaves_is_not_complained_about(
+    args: tuple[str, ...], tmp_path: Path
+) -> None:
+    make_bundle(tmp_path / "a.tar", NEW)  # which is shown as a table
     read, write = os.pipe()
     os.close(read)
     with os.fdopen(write, "w") as stdout:
         ended = subprocess.run(
-            [sys.executable, "-m", "mx_artifact_cli", "serve", "--help"],
+            [sys.executable, "-m", "mx_artifact_cli", *args],
+            cwd=tmp_path,
             stdout=stdout,
             stderr=subprocess.PIPE,
             text=True,
             check=False,
         )
-    assert (ended.returncode, ended.stderr) == (1, "")
+    assert (ended.returncode, ended.stderr) == (141, "")
 
 
 def test_values_that_make_no_sense_are_refused_by_name(run: RunCli) -> None:

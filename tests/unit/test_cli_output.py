@@ -122,3 +122,23 @@ def test_what_was_skipped_is_grouped_by_reason() -> None:
         "skipped 5: a lock (0.lock, 1.lock, 2.lock, …)",
         "skipped 1: a socket (s)",
     ]
+
+
+def test_reasons_that_differ_in_the_entrys_name_are_one() -> None:
+    skipped = [
+        *(Left(f"k{n}", f"k{n}/a.cubin was being written while packed") for n in range(40)),
+        *(Left(f"k{n}", f"k{n} vanished while packed") for n in range(40, 42)),
+        Left("k1", "k10 is not it"),
+    ]
+    assert skipped_lines(skipped_groups(skipped)) == [  # type: ignore[arg-type]
+        "skipped 40: a file of it was being written while packed (k0, k1, k2, …)",
+        "skipped 2: it vanished while packed (k40, k41)",
+        "skipped 1: k10 is not it (k1)",
+    ]
+
+
+def test_very_many_reasons_are_counted_only() -> None:
+    groups = skipped_groups(Left(f"k{n}", f"reason {n}") for n in range(15))  # type: ignore[arg-type]
+    lines = skipped_lines(groups)
+    assert len(lines) == 11
+    assert lines[-1] == "skipped 5: for 5 other reasons (all with --format json)"

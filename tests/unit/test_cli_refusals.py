@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,9 @@ from mx_artifact_cli.describe import identity_object, shortened
 from mx_artifacts.core.identity import SourceIdentity
 from mx_artifacts.errors import ConfigurationError
 from mx_artifacts.transport.registry import open_transport
+from tests.support import install_process
 from tests.support.cli import RunCli, runner
+from tests.support.install_cases import NEW, contents, fill, install, make_bundle, workspace_of
 
 SERVER = ("--server", "127.0.0.1:1")  # nobody listens: whoever asks it ends with 14
 PUBLISH = ("publish", "--kind", "triton", *SERVER)
@@ -103,3 +106,84 @@ def test_facts_come_in_one_order_and_long_names_are_cut() -> None:
     again = identity.with_fields(extra_parameters=dict(sorted(there.items())))
     assert json.dumps(identity_object(identity)) == json.dumps(identity_object(again))
     assert len(shortened(identity.model_name)) < 120
+
+
+@pytest.mark.parametrize("verb", ["verify", "used", "uninstall"])
+@pytest.mark.parametrize("named", ["root", "other.json", "absent"])
+def test_what_is_no_receipt_is_not_advised_to_be_removed(
+    verb: str, named: str, tmp_path: Path, run: RunCli
+) -> None:
+    (tmp_path / "root").mkdir()
+    (tmp_path / "other.json").write_text("{}")
+    ended = run(verb, str(tmp_path / named), "--format", "json")
+    assert (ended.code, ended.error["type"]) == (2, "ConfigurationError")
+    assert ended.error["message"].startswith(f"{tmp_path / named} is no receipt: ")
+    assert "remove" not in ended.error["hint"]
+    assert "--kind" in ended.error["hint"]
+
+
+@pytest.mark.parametrize("kinds", [("all",), ("triton", "inductor")])
+def test_why_takes_one_kind(kinds: tuple[str, ...], run: RunCli) -> None:
+    args = [arg for kind in kinds for arg in ("--kind", kind)]
+    ended = run("why", *args, *SERVER, "--model", "m", "--format", "json")
+    assert (ended.code, ended.error["type"]) == (2, "ConfigurationError")
+    assert ended.error["message"].startswith("why takes one kind")
+
+
+@pytest.mark.parametrize("verb", ["verify", "used"])
+def test_an_install_that_was_killed_is_not_nothing(verb: str, tmp_path: Path, run: RunCli) -> None:
+    root, bundle = tmp_path / "root", make_bundle(tmp_path / "artifact.tar", NEW)
+    killed, _, _ = install_process.run(
+        root=root, bundle=bundle, replace=False, kill_on="install.moved"
+    )
+    assert killed == -signal.SIGKILL
+    ended = run(verb, "--kind", "triton", "--root", str(root), "--format", "json")
+    assert (ended.code, ended.error["type"]) == (1, "InstallError")
+    assert f"an install into {root} was interrupted" in ended.error["message"]
+    assert "journal.json" in ended.error["message"]
+    assert "fetch-and-install" in ended.error["hint"]
+    assert (root / "k1").exists()
+    ended = run("uninstall", "--kind", "triton", "--root", str(root))
+    assert (ended.code, ended.err) == (0, "")
+    assert f"{root}: took back" in ended.out
+    assert contents(root) == {}
+    assert not workspace_of(root).exists()
+
+
+def test_verify_of_what_installed_nothing_says_so(tmp_path: Path, run: RunCli) -> None:
+    root = fill(tmp_path / "root", NEW)
+    receipt = install(root, make_bundle(tmp_path / "artifact.tar", NEW)).receipt_path
+    document = json.loads(receipt.read_text())
+    document["roots"][0]["unusable"] = {"k1": "its group file names another root"}
+    receipt.write_text(json.dumps(document))
+    ended = run("verify", str(receipt))
+    assert ended.code == 0
+    assert "installed nothing; 3 entries were kept, which this does not check" in ended.out
+    assert "k1, which was not usable: its group file names another root" in ended.out
+    assert "0 intact" not in ended.out
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "message"),
+    [
+        ("--identity", "triton.=1", "is 'triton.=1', but should be [KIND.]KEY=VALUE: a key"),
+        ("--identity", "=1", "is '=1', but should be [KIND.]KEY=VALUE: a key or kind is missing"),
+        ("--identity", "a", "is 'a', but should be [KIND.]KEY=VALUE: the = is missing"),
+        ("--root", "triton/autotune=/x", "names 'triton/autotune', but triton has no further root"),
+    ],
+)
+def test_a_part_that_is_missing_is_named(
+    option: str, value: str, message: str, run: RunCli
+) -> None:
+    ended = run(*FETCH, "--model", "m", option, value, "--format", "json")
+    assert (ended.code, ended.error["type"]) == (2, "ConfigurationError")
+    assert ended.error["message"].startswith(f"{option} {message}")
+
+
+def test_a_killed_install_over_another_is_warned_of(tmp_path: Path, run: RunCli) -> None:
+    root, bundle = tmp_path / "root", make_bundle(tmp_path / "artifact.tar", NEW)
+    install(root, bundle)
+    install_process.run(root=root, bundle=bundle, replace=True, kill_on="install.moved")
+    ended = run("verify", "--kind", "triton", "--root", str(root))
+    assert ended.code == 0
+    assert f"warning: an install into {root} was interrupted" in ended.err

@@ -69,6 +69,12 @@ def explain(*identities: SourceIdentity, accelerator: str = "", **record: object
     return explain_sources(server, HERE, accelerator=accelerator)
 
 
+def test_an_artifact_that_is_refused_here_does_not_fit() -> None:
+    server = cast(CentralClient, Server(HERE))
+    (found,) = explain_sources(server, HERE, refused={"a": "a is quarantined"})
+    assert (found.fits, found.refusal) == (False, "a is quarantined")
+
+
 def test_a_source_that_fits_comes_first_and_differs_in_nothing() -> None:
     near = HERE.with_fields(gpu_arch="sm86")
     found = explain(near, HERE)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import ExitStack
 from pathlib import Path
 from typing import cast
 
 import pytest
 
+from mx_artifacts.artifacts import tarred
 from mx_artifacts.artifacts.find import SourceWanted
 from mx_artifacts.artifacts.turn import turn_to_fetch
 from mx_artifacts.bundle.rules import first_parts
@@ -23,9 +24,15 @@ from mx_artifacts.core.sources import (
     StoredWorker,
     WorkerRecord,
 )
-from mx_artifacts.errors import BackendUnavailableError, NoSourceError, UnusablePlaceError
+from mx_artifacts.errors import (
+    BackendUnavailableError,
+    NoSourceError,
+    NoSpaceError,
+    UnusablePlaceError,
+)
 from mx_artifacts.fetcher import ArtifactFetcher, FetcherSettings
 from mx_artifacts.install.base import ArtifactOrigin, RootInstall
+from mx_artifacts.install.space import Need
 from mx_artifacts.kinds.registry import get_kind
 from mx_artifacts.observability.events import Event, drop
 from mx_artifacts.transport.base import Transport
@@ -222,3 +229,18 @@ def test_a_default_root_that_cannot_be_is_refused_before_the_transfer(
     for call in (fetcher({TRITON: 0.0}).plan, fetcher({TRITON: 0.0}).fetch_and_install):
         with pytest.raises(UnusablePlaceError, match="file"):
             call(get_kind("triton"), TRITON)
+
+
+def test_a_plan_says_that_there_is_no_room(
+    fetcher: Callable[..., ArtifactFetcher], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(needs: Iterable[Need]) -> None:
+        ((need,),) = (needs,)
+        raise NoSpaceError(f"{need.directory} has no {need.sizes_bytes} bytes")
+
+    monkeypatch.setattr(tarred, "require_space", full)
+    args = (get_kind("triton"), TRITON, {"": tmp_path / "cold"})
+    with pytest.raises(NoSpaceError, match=rf"{tmp_path} has no \(1,\) bytes"):
+        fetcher({TRITON: 0.0}).plan(*args)
+    with pytest.raises(NeedsTransportError):  # the install knows for certain
+        fetcher({TRITON: 0.0}).fetch_and_install(*args)

@@ -447,7 +447,9 @@ def test_too_little_space_is_said_before_anything_is_written(
     fill(root, OLD)
     before = picture(root)
     monkeypatch.setattr(os, "statvfs", nearly_full)
-    with pytest.raises(NoSpaceError, match="free"):
+    with pytest.raises(NoSpaceError, match="free") as caught:
         install(root, bundle)
+    assert "--root" in caught.value.hint()
+    assert "--bundle-root" not in caught.value.hint()
     assert picture(root) == before
     assert leftovers(root) == []

@@ -12,8 +12,10 @@ from mx_artifact_cli import options
 from mx_artifact_cli.options import Verb
 from mx_artifact_cli.output import Output
 from mx_artifact_cli.receipts import chosen_receipts, kind_option, receipt_argument
+from mx_artifact_cli.selection import select_kinds
 from mx_artifact_cli.text import count_of
-from mx_artifacts.errors import EntriesKeptError
+from mx_artifacts import settings
+from mx_artifacts.errors import ConfigurationError, EntriesKeptError
 
 if TYPE_CHECKING:
     from mx_artifacts.install.undo import UndoReport
@@ -36,21 +38,53 @@ def command(
 ) -> None:
     """Remove exactly what was installed.
 
-    Takes a RECEIPT, or all receipts of a kind's roots. Entries that changed since are kept, and
-    the exit code is then 3; what others put there is never touched.
+    Takes a RECEIPT, or all receipts of a kind's roots, where it takes back installs that were
+    killed, too. Entries that changed since are kept, and the exit code is then 3; what others put
+    there is never touched.
     """
     from mx_artifacts.install.undo import uninstall_artifact
 
+    taken_back: list[Path] = []
     if receipt is not None and not kind_names and not stated_roots:
         paths = [receipt]  # the library knows one that was uninstalled before
     else:
-        chosen = chosen_receipts(output, receipt, kind_names, stated_roots)
+        if receipt is None:
+            taken_back = _take_back(output, kind_names, stated_roots, lock_timeout)
+        chosen = chosen_receipts(
+            output, receipt, kind_names, stated_roots, may_be_none=bool(taken_back)
+        )
         paths = [found.path for of_kind in chosen for found in of_kind]
     reports = [
         uninstall_artifact(path, force=force, lock_timeout_seconds=lock_timeout) for path in paths
     ]
-    output.result({"uninstalled": [show_undo(output, report) for report in reports]})
+    output.result(
+        {
+            "uninstalled": [show_undo(output, report) for report in reports],
+            "taken_back": taken_back,
+        }
+    )
     require_complete(reports)
+
+
+def _take_back(
+    output: Output,
+    kind_names: Sequence[str],
+    stated_roots: Sequence[tuple[str, Path]],
+    lock_timeout: float,
+) -> list[Path]:
+    """Take back installs into the kinds' roots that were killed; return and name those roots."""
+    from mx_artifacts.install.unfinished import take_back_unfinished
+
+    taken_back: list[Path] = []
+    for selected in select_kinds(kind_names, stated_roots) if kind_names else ():
+        try:
+            roots = selected.roots(settings.environment()).values()
+        except ConfigurationError:  # which `chosen_receipts` tells
+            continue
+        taken_back += take_back_unfinished(roots, lock_timeout_seconds=lock_timeout)
+    for root in taken_back:
+        output.line(f"{root}: took back what an install that was killed had moved in")
+    return taken_back
 
 
 def show_undo(output: Output, report: UndoReport) -> dict[str, Any]:

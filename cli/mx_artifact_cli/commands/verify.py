@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -14,6 +14,9 @@ from mx_artifact_cli.output import Output
 from mx_artifact_cli.receipts import chosen_receipts, kind_option, receipt_argument
 from mx_artifact_cli.text import count_of
 from mx_artifacts.errors import InstallVerificationError
+
+if TYPE_CHECKING:
+    from mx_artifacts.install.receipt import RootReceipt
 
 
 @click.command("verify", cls=Verb)
@@ -59,7 +62,10 @@ def _verify(path: Path, output: Output) -> dict[str, Any]:
     superseded = {entry for root in receipt.roots for entry in claims(newer, root.root)}
     report = verify_receipt(receipt, except_for=superseded)
     output.line(f"{receipt.artifact.kind}: artifact {receipt.artifact.artifact_id}")
-    for root in report.roots:
+    for root, recorded in zip(report.roots, receipt.roots, strict=True):
+        if not recorded.installed:
+            _show_kept(output, recorded)
+            continue
         states = [entry.state for entry in root.entries]
         counts = ", ".join(f"{states.count(s)} {s}" for s in ("intact", "changed", "missing"))
         output.line(f"  {root.root}: {counts}")
@@ -85,9 +91,19 @@ def _verify(path: Path, output: Output) -> dict[str, Any]:
                     }
                     for entry in root.entries
                 ],
+                "kept": list(recorded.kept),
+                "unusable": dict(recorded.unusable),
             }
-            for root in report.roots
+            for root, recorded in zip(report.roots, receipt.roots, strict=True)
         ],
     }
     output.record("verified", described)
     return described
+
+
+def _show_kept(output: Output, root: RootReceipt) -> None:
+    """Say that the receipt has nothing of a root to check, and which of its entries are no use."""
+    kept = count_of(len(root.kept), "entry was", "entries were")
+    output.line(f"  {root.root}: installed nothing; {kept} kept, which this does not check")
+    for entry, reason in root.unusable.items():
+        output.line(f"    kept {entry}, which was not usable: {reason}")

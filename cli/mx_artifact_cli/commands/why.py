@@ -13,7 +13,7 @@ from mx_artifact_cli.connect import open_client
 from mx_artifact_cli.describe import identity_facts, identity_object, shortened
 from mx_artifact_cli.options import Verb
 from mx_artifact_cli.output import Output
-from mx_artifact_cli.selection import Selected, identify, select_kinds, warn_of_unchecked
+from mx_artifact_cli.selection import ALL, Selected, identify, select_kinds, warn_of_unchecked
 from mx_artifact_cli.text import count_of
 from mx_artifacts import parsing, settings
 from mx_artifacts.errors import ConfigurationError, ExitCode
@@ -25,7 +25,13 @@ if TYPE_CHECKING:
 
 @click.command("why", cls=Verb)
 @click.option(
-    "--kind", "kind_name", cls=options.KindOption, metavar="KIND", required=True, help="Cache kind."
+    "--kind",
+    "kind_names",
+    cls=options.KindOption,
+    multiple=True,  # so that a second one can be refused
+    metavar="KIND",
+    required=True,
+    help="Cache kind.",
 )
 @options.parsed_option(
     "--model", parsing.parse_model_name, "Model that the cache belongs to.", metavar="NAME"
@@ -50,7 +56,7 @@ if TYPE_CHECKING:
 def command(
     context: click.Context,
     /,
-    kind_name: str,
+    kind_names: tuple[str, ...],
     model: str | None,
     stated: Mapping[str, str],
     framework: str | None,
@@ -65,11 +71,16 @@ def command(
     """Say which source would be used here, or what keeps each from it.
 
     Sets this node's identity beside that of every ready source of the same kind: of the model, or,
-    where nobody serves it, of any. The exit code is 0 when one would be used, 13 when none fits
-    and 10 when there is none.
+    where nobody serves it, of any. The exit code is 0 when one would be used, 13 when none fits or
+    this node has quarantined what those serve, and 10 when there is none.
     """
     output: Output = context.obj
-    (selected,) = select_kinds((kind_name,), stated_roots, stated)
+    if ALL in kind_names or len(set(kind_names)) > 1:
+        raise ConfigurationError(
+            f"why takes one kind, not --kind {' --kind '.join(kind_names)}",
+            hint="ask for one kind after the other",
+        )
+    (selected,) = select_kinds(kind_names, stated_roots, stated)
     if vllm_factors is not None:
         if selected.kind.name != "inductor":
             raise ConfigurationError("--vllm-factors goes with --kind inductor only")
@@ -77,13 +88,17 @@ def command(
     if model is None:
         raise ConfigurationError("the model has no name", hint="state one with --model")
     from mx_artifacts.artifacts.explain import explain_sources  # after what needs no such import
+    from mx_artifacts.install.quarantine import Quarantine
 
     kind = selected.kind
     probed = identify(selected, model, stated, framework, arch=arch, device=device, profile=profile)
     warn_of_unchecked(output, kind, probed)
     with open_client(server) as client:
         candidates = explain_sources(
-            client, probed.identity, accelerator=accelerator or probed.accelerator
+            client,
+            probed.identity,
+            accelerator=accelerator or probed.accelerator,
+            refused=Quarantine(settings.STATE_DIR.read()).refusals(),
         )
     roots = _roots(selected)
     output.line(f"{kind.name} of model {model}: {_verdict(candidates)}")
@@ -114,9 +129,20 @@ def _verdict(candidates: Sequence[Candidate]) -> str:
         return "nobody serves this kind"
     if fitting := sum(each.fits for each in candidates):
         return f"{count_of(fitting, 'source')} would be used"
-    nearest = len(candidates[0].differences)
     listed = count_of(len(candidates), "source")
-    return f"none of {listed} would be used; the nearest differs in {count_of(nearest, 'field')}"
+    return f"none of {listed} would be used; the nearest {_outcome(candidates[0])}"
+
+
+def _outcome(candidate: Candidate) -> str:
+    """Return what a fetch would do with it, and where it would not, for how many reasons."""
+    if candidate.fits:
+        return "would be used"
+    reasons = []
+    if candidate.differences:
+        reasons.append(f"differs in {count_of(len(candidate.differences), 'field')}")
+    if candidate.refusal:
+        reasons.append("serves an artifact that is quarantined here")
+    return " and ".join(reasons)
 
 
 def _roots(selected: Selected) -> list[dict[str, str]]:
@@ -149,15 +175,12 @@ def _show(
 ) -> None:
     stored = candidate.stored
     source = f"{stored.mx_source_id} (worker {stored.worker_id})"
-    outcome = (
-        "would be used"
-        if candidate.fits
-        else f"differs in {count_of(len(candidate.differences), 'field')}"
-    )
     output.line(
         f"source {source} at {stored.record.worker_grpc_endpoint}, "
-        f"model {stored.identity.model_name}: {outcome}"
+        f"model {stored.identity.model_name}: {_outcome(candidate)}"
     )
+    if candidate.refusal:
+        output.line(f"  {candidate.refusal}")
     for difference in _differences(kind, candidate):
         output.line(f"  {difference['field']}")
         output.line(f"    here   {shortened(difference['here']) or '(not stated)'}")
@@ -191,6 +214,7 @@ def _candidate_object(kind: CacheKind, candidate: Candidate) -> dict[str, Any]:
         "model": stored.identity.model_name,
         "endpoint": stored.record.worker_grpc_endpoint,
         "fits": candidate.fits,
+        "refusal": candidate.refusal,
         "roots": {name or kind.name: path for name, path in candidate.roots.items()},
         "differences": _differences(kind, candidate),
     }
