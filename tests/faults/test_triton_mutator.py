@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import shutil
+import time
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -16,6 +18,7 @@ from tests.support.triton_writer import (
     CALM,
     GROUP,
     NASTY_ORDER,
+    generation_of,
     generations_in,
     key,
     rewriting,
@@ -25,6 +28,8 @@ from tests.support.triton_writer import (
 )
 
 TRITON = get_kind("triton")
+DEADLINE_SECONDS = 120.0
+"""Generous: how soon the writer gets its turn beside the packer is the machine's business."""
 
 
 @pytest.fixture(name="root")
@@ -46,25 +51,39 @@ def check(bundle: Path, report: PackReport) -> list[set[int]]:
     return list(generations.values())
 
 
-def pack_often(root: Path, times: int) -> list[set[int]]:
+def pack_often(root: Path, times: int, written: int = 0) -> list[set[int]]:
+    """Pack so often, and until the writer has reached the generation `written`."""
     bundle = root.parent / "b.tar"
-    return [g for _ in range(times) for g in check(bundle, pack_to_file(root, bundle, TRITON.pack))]
+    found: list[set[int]] = []
+    deadline = time.monotonic() + DEADLINE_SECONDS
+    while times > 0 or newest(root) < written:
+        assert time.monotonic() < deadline, f"generation {newest(root)} after {len(found)} groups"
+        found += check(bundle, pack_to_file(root, bundle, TRITON.pack))
+        times -= 1
+    return found
+
+
+def newest(root: Path) -> int:
+    """Return the newest generation that stands whole; writing a group file is its last step."""
+    found = []
+    for number in range(BUSY):
+        with suppress(OSError, ValueError):  # it is being written
+            found.append(generation_of(GROUP, (root / key(number) / GROUP).read_bytes()))
+    return max(found, default=0)
 
 
 def test_groups_rewritten_by_a_thread(root: Path) -> None:
-    with rewriting(root) as returned:
-        found = pack_often(root, 50)
+    with rewriting(root):
+        found = pack_often(root, 50, written=50)
     assert [each for each in found if len(each) > 1] == []
-    assert returned[0][0] > 50  # it did rewrite all the while
 
 
 def test_groups_that_are_committed_before_their_files_are_written(root: Path) -> None:
     """Only the packer's distrust of fresh files helps, so the writer must not be held up."""
     with rewriting(root, NASTY_ORDER) as returned:
-        found = pack_often(root, 10)
-    last, slow = returned[0]
+        found = pack_often(root, 10, written=10)
+    _, slow = returned[0]
     assert [each for each in found if len(each) > 1 and not each & slow] == []
-    assert last > 10
 
 
 def test_groups_rewritten_by_another_process(root: Path) -> None:
