@@ -178,10 +178,10 @@ class Staging:
     def _require_intact(self) -> None:
         """Refuse what somebody wrote to since it was received; only that is read again."""
         for path, file in self._files.items():
-            place = self.directory / path
+            place = f"{self.directory}/{path}"
             if os.lstat(place).st_ctime_ns == self._writer.changed_at_ns[path]:
                 continue
-            if _describe(str(place), path).checksum != file.checksum:
+            if _describe(place, path).checksum != file.checksum:
                 raise InstallVerificationError(
                     f"{place} is not what was received: it was changed on this disk"
                 )

@@ -14,7 +14,7 @@ import os
 import re
 import shutil
 from collections.abc import Iterable, Iterator, Mapping
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 
 from mx_artifacts.errors import RelocationError, UnsafePathError
 from mx_artifacts.kinds.base import FixupReport
@@ -25,6 +25,7 @@ MAX_GROUP_FILE_BYTES = 1 << 20
 """Real group files have about 1.5 kB."""
 
 _KEY_DIRECTORY = re.compile(r"[A-Z2-7]{52}|[0-9a-f]{64}")  # BASE32 of a SHA-256; hex before 3.0
+_JSON_STRING = re.compile(r'"(?:[^"\\]|\\.)*"')
 _COMPILED = (".ttir", ".ttgir", ".llir", ".ptx", ".cubin", ".amdgcn", ".hsaco")
 
 
@@ -125,7 +126,7 @@ def group_children(name: str, content: bytes) -> Mapping[str, str]:
 def _check_child(group_file: Path, name: str, path: str) -> None:
     odd = name in ("", ".", "..") or "/" in name or not name.isprintable()
     # Both joined by "/" in the sender's path, so its own "." and ".." can play no trick here.
-    if odd or PurePosixPath(path).parts[-2:] != (group_file.parent.name, name):
+    if odd or path.split("/")[-2:] != [group_file.parent.name, name]:
         raise UnsafePathError(
             f"Triton group {group_file.parent.name}/{group_file.name} lists {name!r} at {path!r}, "
             "which is not a file of its own key directory"
@@ -144,8 +145,7 @@ def _replace_strings(text: str, changes: Mapping[str, str]) -> str:
     if not encoded:
         return text
     # In one pass: a new path may be equal to another old one.
-    spelled = re.compile("|".join(re.escape(old) for old in encoded))
-    relocated = spelled.sub(lambda match: encoded[match.group()], text)
+    relocated = _JSON_STRING.sub(lambda match: encoded.get(match[0], match[0]), text)
     document = json.loads(text)
     document["child_paths"] = {n: changes[p] for n, p in document["child_paths"].items()}
     return relocated if json.loads(relocated) == document else json.dumps(document)
