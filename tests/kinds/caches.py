@@ -97,6 +97,8 @@ def _flashinfer_root(place: Path) -> Path:
     return place / ".cache" / "flashinfer"
 
 
+TRITON_LIBCUDA_STUB = REPOSITORY / ".venvs" / "libcuda-triton"
+
 CACHES = (
     Cache(
         name="triton",
@@ -106,6 +108,21 @@ CACHES = (
         variables=lambda place: {"TRITON_CACHE_DIR": str(place), "ARCH": "90"},
         stated={"gpu_arch": "sm90"},
         small=True,
+    ),
+    Cache(
+        name="triton/extra",
+        kind="triton",
+        environment="project",
+        program="gen_triton_extra.py",
+        variables=lambda place: {
+            "TRITON_CACHE_DIR": str(place),
+            # Its directory is in the library's key.
+            "TRITON_LIBCUDA_PATH": str(TRITON_LIBCUDA_STUB),
+            "LIBCUDA_STUB": str(TRITON_LIBCUDA_STUB),
+        },
+        stated={"gpu_arch": "sm90"},
+        needs=("gcc",),
+        synthetic="the launcher is built against an empty driver; tuned times are made up",
     ),
     Cache(
         name="inductor",

@@ -31,9 +31,13 @@ def load_libcuda() -> None:
 
 
 def _functions() -> list[str]:
-    """Return the functions that the CuTe DSL's runtime, if there is one, may look up."""
+    """Return the functions that the CuTe DSL's runtime and Triton's launcher, where they are
+    installed, may look up."""
     packages = Path(sysconfig.get_path("purelib"))
-    users = packages.glob("nvidia_cutlass_dsl/*/lib/libcute_dsl_runtime.so")
+    users = [
+        *packages.glob("nvidia_cutlass_dsl/*/lib/libcute_dsl_runtime.so"),
+        *packages.glob("triton/backends/nvidia/driver.c"),
+    ]
     names = {name.decode() for user in users for name in _NAME.findall(user.read_bytes())}
     return sorted(names | {"cuInit", *_OF_VLLM})
 
