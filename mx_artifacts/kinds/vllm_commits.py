@@ -7,13 +7,13 @@ not there, or is damaged, the engine does not start (docs/cache-facts.md, 3).
 
 from __future__ import annotations
 
-import ast
 import re
 from collections.abc import Iterable, Iterator
 from typing import Any
 
 from mx_artifacts.bundle.entry import MAX_READ_BYTES, EntryView
 from mx_artifacts.kinds.base import RankSet
+from mx_artifacts.kinds.literals import read_literal
 from mx_artifacts.kinds.torch_files import artifact_is_damaged, pickle_fault
 
 AOT_DIRECTORY = "torch_aot_compile"
@@ -105,7 +105,7 @@ def _index_fault(entry: EntryView, path: str) -> str | None:
     if entry.files[path].size > MAX_READ_BYTES:
         return f"{where} is too long to be checked"
     try:
-        index = ast.literal_eval(entry.read(path).decode("utf-8"))
+        index = read_literal(entry.read(path).decode("utf-8"))
     except (ValueError, SyntaxError, MemoryError, RecursionError):
         return f"{where} is cut short: vLLM cannot read it"
     prefix = path[: -len(INDEX_FILE)]

@@ -7,7 +7,6 @@ take what another cache left there. Both are content with the path of where the 
 
 from __future__ import annotations
 
-import ast
 import os
 import re
 import shutil
@@ -18,6 +17,7 @@ from typing import Any
 from mx_artifacts.bundle.entry import MAX_READ_BYTES, EntryView
 from mx_artifacts.kinds.base import FixupReport
 from mx_artifacts.kinds.files import overwrite
+from mx_artifacts.kinds.literals import read_literal
 from mx_artifacts.kinds.vllm_commits import INDEX_FILE, artifacts_of, hash_directory_of
 
 
@@ -37,7 +37,7 @@ def relocate_vllm_indexes(staged: Path, root: Path) -> FixupReport:
             continue  # not vLLM's, or removed with another index of its tree
         text = index.read_bytes()[:MAX_READ_BYTES].decode("utf-8", "replace")
         try:
-            document = ast.literal_eval(text)
+            document = read_literal(text)
         except (ValueError, SyntaxError, MemoryError, RecursionError):
             document, fault = None, "is damaged: vLLM cannot read it"
         else:
@@ -66,7 +66,7 @@ def path_elsewhere(entry: EntryView, root: Path) -> str:
     """Return a path in an index of `entry`, which stands in `root`, that leads elsewhere, or ""."""
     for path in entry.files:
         if path.rpartition("/")[2] == INDEX_FILE:
-            document = ast.literal_eval(entry.read(path).decode("utf-8"))
+            document = read_literal(entry.read(path).decode("utf-8"))
             for old, new in _changes(document, root / path, root, entry.path, root):
                 if old != new:
                     return old
@@ -119,7 +119,7 @@ def _replaced(text: str, document: Any, changes: Mapping[str, str]) -> str:
     by_spelling = {repr(old): repr(new) for old, new in changes.items()}
     moved = _moved(document, changes)
     replaced = spelled.sub(lambda match: by_spelling[match.group()], text)
-    return replaced if ast.literal_eval(replaced) == moved else repr(moved)
+    return replaced if read_literal(replaced) == moved else repr(moved)
 
 
 def _moved(value: Any, changes: Mapping[str, str]) -> Any:
