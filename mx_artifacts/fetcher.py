@@ -26,6 +26,7 @@ from mx_artifacts.kinds.base import CacheKind
 from mx_artifacts.kinds.identity import check_stated_roots
 from mx_artifacts.observability.events import EventSink, drop
 from mx_artifacts.settings import BUNDLE_ROOT, STATE_DIR
+from mx_artifacts.transfer.engine import TransferLimits
 from mx_artifacts.transfer.select import ordering
 from mx_artifacts.transport.base import Transport
 from mx_artifacts.transport.registry import open_transport
@@ -281,15 +282,14 @@ class ArtifactFetcher:
         staged = transfer.transfer_from_any(
             sources,
             self._connected(),
-            timeout=settings.timeout_seconds,
-            max_inflight_chunks=settings.max_inflight_chunks,
+            TransferLimits(settings.timeout_seconds, settings.max_inflight_chunks),
         )
         received = self._clock.monotonic()
         report = transfer.install(staged, replace=replace, agreement=agreement)
         return Fetched(
             kind=transfer.name,
             source=staged.source,
-            total_bytes=staged.manifest.total_size,
+            total_bytes=staged.transferred_bytes,
             transfer_seconds=received - started,
             install_seconds=self._clock.monotonic() - received,
             report=report,

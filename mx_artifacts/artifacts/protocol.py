@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
+from mx_artifacts.bundle.index import IndexEntry
 from mx_artifacts.bundle.pack import PackReport
 from mx_artifacts.client.central import CentralClient
 from mx_artifacts.core.identity import SourceIdentity, SourceType
 from mx_artifacts.core.manifest import ArtifactManifest
 from mx_artifacts.core.sources import ArtifactSummary
+from mx_artifacts.errors import MxArtifactsError
 from mx_artifacts.install.base import InstallReport
 from mx_artifacts.install.staging import Staging
 from mx_artifacts.memory.buffers import Bundle
@@ -48,12 +50,16 @@ class PackedRoot:
 
 @dataclass(frozen=True)
 class ArtifactBundle:
-    """A sealed artifact. `bundles` maps logical manifest paths to the bytes that are served."""
+    """A sealed artifact.
+
+    `bundles` maps logical manifest paths to the bytes that are served, `indexes` to their members.
+    """
 
     bundles: Mapping[str, Bundle]
     manifest: ArtifactManifest
     artifact_id: str
     roots: tuple[PackedRoot, ...]
+    indexes: Mapping[str, tuple[IndexEntry, ...]] = field(default_factory=dict, repr=False)
 
     def summary(self, node_rank: int = 0) -> ArtifactSummary:
         """Return what discovery needs to know of this artifact."""
@@ -64,6 +70,13 @@ class ArtifactBundle:
             chunk_count=len(self.manifest.chunks),
             node_rank=node_rank,
         )
+
+    def index_by_file(self) -> Mapping[int, tuple[IndexEntry, ...]]:
+        """Return the index of every bundle by its file index; none unless all are known."""
+        files = self.manifest.files
+        if any(file.path not in self.indexes for file in files):
+            return {}
+        return {file.file_index: self.indexes[file.path] for file in files}
 
     def close(self) -> None:
         """Free the bundles. Idempotent."""
@@ -86,11 +99,17 @@ class ArtifactSourceEndpoint:
 
 @dataclass(frozen=True)
 class StagedArtifact:
-    """A verified artifact on the target's disk, not yet installed: one staged tree a root."""
+    """A verified artifact on the target's disk, not yet installed: one staged tree a root.
+
+    `source` is the one that told what it is made of; `transferred_bytes` were read for it, from
+    that one and others. `left_behind` are sources that failed meanwhile, by endpoint.
+    """
 
     stagings: tuple[Staging, ...]
     manifest: ArtifactManifest
     source: ArtifactSourceEndpoint
+    transferred_bytes: int = 0
+    left_behind: Mapping[str, MxArtifactsError] = field(default_factory=dict)
 
     def close(self) -> None:
         """Remove what is staged. Idempotent."""

@@ -102,6 +102,7 @@ def publish_artifact_source(
         bundle.manifest,
         bundle.bundles,
         slots=limits.slots,
+        indexes=bundle.index_by_file(),
     )
     record = WorkerRecord(
         worker_rank=worker_rank,

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from mx_artifacts.bundle.index import BundleMap
+from mx_artifacts.bundle.spans import Span, span_of_chunk, spans_of
 from mx_artifacts.core.identity import SourceType
-from mx_artifacts.core.manifest import ArtifactManifest, ManifestChunk, ManifestFile
+from mx_artifacts.core.manifest import ArtifactManifest, ManifestFile
 from mx_artifacts.errors import ManifestInvalidError
 from mx_artifacts.install.base import RootInstall
+from mx_artifacts.install.history import find_receipts, receipts_of_root
 from mx_artifacts.install.installer import require_distinct
 from mx_artifacts.install.staging import Staging
 from mx_artifacts.kinds.registry import name_of_type
@@ -35,8 +38,8 @@ class RootReceiver:
         self._by_file: dict[int, Staging] = {}
         self.stagings: tuple[Staging, ...] = ()
 
-    def begin(self, manifest: ArtifactManifest) -> Collection[int]:
-        """Make a place for every bundle.
+    def begin(self, manifest: ArtifactManifest, maps: Mapping[int, BundleMap]) -> Sequence[Span]:
+        """Make a place for every bundle; return what must come of them.
 
         Raises:
             ManifestInvalidError: a bundle belongs to no root, or a root has no bundle.
@@ -45,14 +48,25 @@ class RootReceiver:
         """
         pairs = self._pair(manifest)
         require_distinct([install.root for install, _ in pairs])
+        spans: list[Span] = []
+        receipts = find_receipts(pairs[0][0].root) if maps and pairs else []
         for install, file in pairs:
-            staging = Staging(install, file.size)
+            staging = Staging(install, file.size, maps.get(file.file_index))
             self.stagings += (staging,)
             self._by_file[file.file_index] = staging
-        return self._by_file.keys()
+            if maps:
+                lacking = staging.expect(receipts_of_root(receipts, staging.workspace.root))
+                spans += spans_of(file.file_index, lacking)
+        if maps:
+            return spans
+        return [span_of_chunk(c) for c in manifest.chunks if c.file_index in self._by_file]
 
-    def write(self, chunk: ManifestChunk, data: memoryview) -> None:
-        self._by_file[chunk.file_index].write(chunk.file_offset, data)
+    def write(self, span: Span, data: memoryview) -> None:
+        staging = self._by_file[span.file_index]
+        if span.chunk is not None:
+            staging.write(span.offset, data)
+        for part in span.parts:
+            staging.write_part(part, span.content_of(part, data))
 
     def stop(self) -> None:
         for staging in self.stagings:
@@ -62,10 +76,10 @@ class RootReceiver:
         for staging in self.stagings:
             staging.finish_writing()
 
-    def close(self) -> None:
-        """Remove what is staged. Idempotent."""
+    def close(self, *, keep: bool = False) -> None:
+        """Remove what is staged, or `keep` it for the next fetch. Idempotent."""
         for staging in self.stagings:
-            staging.close()
+            staging.close(keep=keep)
 
     def _pair(self, manifest: ArtifactManifest) -> list[tuple[RootInstall, ManifestFile]]:
         if manifest.mx_source_type is not self._source_type:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 
 from mx_artifacts import settings
@@ -21,6 +22,7 @@ from mx_artifacts.artifacts.protocol import (
 )
 from mx_artifacts.artifacts.receive import RootReceiver, WantedBundle
 from mx_artifacts.artifacts.root_labels import root_objection
+from mx_artifacts.bundle.index import IndexEntry, index_of
 from mx_artifacts.bundle.pack import PackedTree, pack_tree
 from mx_artifacts.bundle.seal import seal
 from mx_artifacts.bundle.standing import count_entries
@@ -29,6 +31,7 @@ from mx_artifacts.core.chunks import DEFAULT_CHUNK_SIZE_BYTES
 from mx_artifacts.core.identity import SourceIdentity, SourceType
 from mx_artifacts.core.sources import WorkerRecord
 from mx_artifacts.errors import (
+    BundleError,
     ConfigurationError,
     InstallError,
     MxArtifactsError,
@@ -53,7 +56,9 @@ from mx_artifacts.kinds.standing import standing_judge
 from mx_artifacts.memory.budget import BundleBudget
 from mx_artifacts.memory.buffers import Bundle
 from mx_artifacts.observability.events import Event, EventSink, drop
-from mx_artifacts.transfer.engine import fetch_artifact
+from mx_artifacts.transfer.engine import TransferLimits, fetch_artifact
+from mx_artifacts.transfer.scout import FindSources, nobody
+from mx_artifacts.transfer.source import SourceAddress
 from mx_artifacts.transport.base import Transport
 
 PRIMARY_BUNDLE_NAME = "artifact.tar"
@@ -61,6 +66,15 @@ DEFAULT_LOCK_TIMEOUT_SECONDS = 60.0
 
 # Failures of this node: another source would meet them too.
 _OURS = (ConfigurationError, InstallError, RegistrationError, TransportUnavailableError)
+
+
+def no_more(artifact_id: str) -> Collection[SourceAddress]:
+    """Know no further source of an artifact."""
+    return ()
+
+
+def _address(source: ArtifactSourceEndpoint) -> SourceAddress:
+    return SourceAddress(source.worker_grpc_endpoint, source.mx_source_id)
 
 
 @dataclass(frozen=True)
@@ -111,10 +125,12 @@ class TarredP2PArtifactTransfer:
         memory = self.memory or BundleBudget(settings.RESIDENT_BUDGET.read(), self.bundle_root)
         packed: list[PackedRoot] = []
         bundles: dict[str, Bundle] = {}
+        indexes: dict[str, tuple[IndexEntry, ...]] = {}
         try:
             for root in self.roots:
                 tree = self._pack(root, memory.allocate)
                 bundles[self._logical_path(root)] = tree.memory
+                indexes[self._logical_path(root)] = index_of(tree.members, tree.memory.view)
                 if not root.off:
                     packed.append(PackedRoot(root.name, root.source_root, tree.report))
                     told = {"root": root.source_root, "report": tree.report}
@@ -125,7 +141,7 @@ class TarredP2PArtifactTransfer:
             for bundle in bundles.values():
                 bundle.close()
             raise
-        return ArtifactBundle(bundles, manifest, manifest.artifact_id(), tuple(packed))
+        return ArtifactBundle(bundles, manifest, manifest.artifact_id(), tuple(packed), indexes)
 
     def _pack(
         self, root: ArtifactCacheRoot, allocate: Callable[[int], Bundle]
@@ -198,22 +214,41 @@ class TarredP2PArtifactTransfer:
         max_inflight_chunks: int = DEFAULT_MAX_INFLIGHT_CHUNKS,
     ) -> StagedArtifact:
         """Fetch from a discovered source."""
+        limits = TransferLimits(timeout, max_inflight_chunks)
+        return self._transfer([source], transport, limits, nobody)
+
+    def _transfer(
+        self,
+        sources: Sequence[ArtifactSourceEndpoint],
+        transport: Transport,
+        limits: TransferLimits,
+        find_more: FindSources,
+    ) -> StagedArtifact:
+        """Fetch one artifact from those of `sources`, which all serve it, that deliver."""
         receiver = RootReceiver(self._wanted_bundles(), self.mx_source_type)
+        by_address = {_address(source): source for source in sources}
         try:
-            manifest = fetch_artifact(
-                source.worker_grpc_endpoint,
-                source.mx_source_id,
-                source.artifact_id,
+            received = fetch_artifact(
+                list(by_address),
+                sources[0].artifact_id,
                 transport,
                 receiver,
-                timeout_seconds=timeout,
-                max_inflight_chunks=max_inflight_chunks,
+                limits,
+                find_more=find_more,
                 events=self.events,
             )
-        except BaseException:
-            receiver.close()
+        except BaseException as error:
+            # What verified stays for the next fetch, also when this one is interrupted.
+            receiver.close(keep=not isinstance(error, (InstallError, BundleError)))
             raise
-        return StagedArtifact(receiver.stagings, manifest, source)
+        first = by_address[received.first]
+        return StagedArtifact(
+            receiver.stagings,
+            received.manifest,
+            replace(first, artifact_id=received.manifest.artifact_id()),
+            received.transferred_bytes,
+            received.left_behind,
+        )
 
     def discover_and_transfer(
         self,
@@ -244,9 +279,8 @@ class TarredP2PArtifactTransfer:
             root_objection=no_objection if allow_other_root else self.root_objection,
             order=order,
         )
-        return self.transfer_from_any(
-            candidates, transport, timeout=timeout, max_inflight_chunks=max_inflight_chunks
-        )
+        limits = TransferLimits(timeout, max_inflight_chunks)
+        return self.transfer_from_any(candidates, transport, limits)
 
     def root_objection(self, record: WorkerRecord) -> str:
         """Say why the cache of a source cannot be used in these target roots, or ""."""
@@ -257,31 +291,29 @@ class TarredP2PArtifactTransfer:
         self,
         candidates: Iterable[ArtifactSourceEndpoint],
         transport: Transport,
-        *,
-        timeout: float,
-        max_inflight_chunks: int = DEFAULT_MAX_INFLIGHT_CHUNKS,
+        limits: TransferLimits,
+        find_more: Callable[[str], Iterable[SourceAddress]] = no_more,
     ) -> StagedArtifact:
-        """Try `candidates` in order; one that fails is reported and left behind.
+        """Fetch from `candidates`: the artifact of the first, from all that serve it, at once.
+
+        If they fail, the next artifact is tried. `find_more` returns further sources of one.
 
         Raises:
             TransferFailedError: all failed; it lists each source and its cause.
         """
-        attempts: list[tuple[str, MxArtifactsError]] = []
+        by_artifact: dict[str, list[ArtifactSourceEndpoint]] = {}
         for source in candidates:
+            by_artifact.setdefault(source.artifact_id, []).append(source)
+        attempts: list[tuple[str, MxArtifactsError]] = []
+        for artifact_id, sources in by_artifact.items():
             try:
-                return self.transfer_from_source(
-                    source, transport, timeout=timeout, max_inflight_chunks=max_inflight_chunks
-                )
+                return self._transfer(sources, transport, limits, partial(find_more, artifact_id))
             except _OURS:
                 raise
+            except TransferFailedError as error:
+                attempts += error.attempts
             except MxArtifactsError as error:
-                attempts.append((source.worker_grpc_endpoint, error))
-                self.events(
-                    Event(
-                        "transfer.source_failed",
-                        {"endpoint": source.worker_grpc_endpoint, "error": error},
-                    )
-                )
+                attempts.append((sources[0].worker_grpc_endpoint, error))
         listed = "; ".join(f"{endpoint}: {cause}" for endpoint, cause in attempts)
         raise TransferFailedError(
             f"no source delivered the {self.name} cache: {listed}", attempts=attempts
@@ -304,6 +336,7 @@ class TarredP2PArtifactTransfer:
                     keep_mtimes=kind.pack.keep_mtimes,
                     judge=standing_judge(kind),
                     appear_whole=kind.appear_whole,
+                    touched_on_hit=kind.signs.touched_on_hit,
                 ),
             )
             for root in self.roots

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 import grpc
 
+from mx_artifacts.client.extension import SourceExtension, WholeLease
 from mx_artifacts.client.session import Session
 from mx_artifacts.core.manifest import ArtifactHeader, ManifestChunk
 from mx_artifacts.errors import LeaseExpiredError, ManifestInvalidError, PeerLostError
@@ -60,6 +61,7 @@ class WorkerClient:
         self._channel = grpc.insecure_channel(endpoint, options=_CHANNEL_OPTIONS)
         self._worker: Any = p2p_pb2_grpc.WorkerServiceStub(self._channel)  # type: ignore[no-untyped-call]
         self._source: Any = source_pb2_grpc.SourceServiceStub(self._channel)  # type: ignore[no-untyped-call]
+        self.extension = SourceExtension(self._source, endpoint, timeout_seconds)
         self._session: Session | None = None
         self._plain = False
 
@@ -170,6 +172,12 @@ class WorkerClient:
         """Raise PeerLostError when the source ended, or lost, the session of this client."""
         if self._session is not None and self._session.lost:
             raise PeerLostError(f"source {self.endpoint} is gone: its session ended")
+
+    def lease_artifact(self, mx_source_id: str, artifact_id: str) -> WholeLease | None:
+        """Lease all of an artifact for this client's life; None where only chunks can be had."""
+        if self._session is None:
+            return None
+        return self.extension.lease_artifact(mx_source_id, artifact_id, self._session.session_id)
 
     def prepare_chunk(
         self,

@@ -34,6 +34,7 @@ class RootInstall:
         keep_mtimes: whether the engine looks at modification times, as in `PackRules`.
         judge: tells whether an entry that stood there before will be used.
         appear_whole: whether one at fault yields to the fetched one, as in `CacheKind`.
+        touched_on_hit: files whose modification time a hit moves, as in `Signs`.
     """
 
     name: str
@@ -43,6 +44,7 @@ class RootInstall:
     keep_mtimes: bool = False
     judge: StandingJudge = no_judgement
     appear_whole: bool = False
+    touched_on_hit: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from mx_artifacts.errors import InstallError
-from mx_artifacts.install.receipt import Receipt, load_receipt
+from mx_artifacts.install.receipt import Receipt, RootReceipt, load_receipt
 from mx_artifacts.install.workspace import receipt_directories
 
 logger = logging.getLogger(__name__)
@@ -42,6 +42,12 @@ def receipts_beside(receipt_path: Path, *, uninstalled: bool = False) -> list[Fo
     if uninstalled:
         paths += directory.glob(f"*.json{UNINSTALLED}")
     return _newest_first(paths)
+
+
+def receipts_of_root(found: Iterable[FoundReceipt], root: Path) -> list[RootReceipt]:
+    """Return what each of `found` says of `root`, a path without links, in their order."""
+    parts = (part for each in found for part in each.receipt.roots)
+    return [part for part in parts if part.root == str(root)]
 
 
 def newer_than(found: Sequence[FoundReceipt], receipt_path: Path) -> Sequence[FoundReceipt]:

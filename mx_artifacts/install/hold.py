@@ -38,21 +38,24 @@ def held_workspaces(
         raise
 
 
-def new_staging(root: Path) -> tuple[Workspace, Path, int]:
-    """Return the workspace of `root`, a new directory to stage in, and what holds it (close it).
+def new_staging(root: Path, *, resume: bool) -> tuple[Workspace, Path, int]:
+    """Return the workspace of `root`, a directory to stage in, and what holds it (close it).
+
+    It is new, or with `resume` one that an interrupted fetch left, if there is one.
 
     Raises:
         UnusablePlaceError, UnsafePathError, OSError: as `open_workspace`.
     """
     for _ in range(_ATTEMPTS - 1):
         with suppress(FileNotFoundError):
-            return _new_staging(root)
-    return _new_staging(root)
+            return _new_staging(root, resume)
+    return _new_staging(root, resume)
 
 
-def _new_staging(root: Path) -> tuple[Workspace, Path, int]:
+def _new_staging(root: Path, resume: bool) -> tuple[Workspace, Path, int]:
     workspace = open_workspace(root)
-    return workspace, *workspace.new_staging_directory()
+    left = workspace.left_staging_directory() if resume else None
+    return workspace, *(left or workspace.new_staging_directory())
 
 
 def _hold(

@@ -212,7 +212,7 @@ class _Install:
                     "its owner or its modes changed",
                     hint="fetch again",
                 )
-            target.staged = target.staging.prepare(replace=self.replace)
+            target.staged = target.staging.prepare(replaces=self.replace)
             files = sum(len(entry.files) for entry in target.staged.entries)
             self._tell("staged", root=str(target.workspace.root), files=files)
 

@@ -14,6 +14,8 @@ from mx_artifacts.install.journal import EmptyRoot, Move
 from mx_artifacts.install.staging import StagedTree
 from mx_artifacts.install.workspace import Workspace
 
+_REMOVED_MEANWHILE = "it stood there and was removed during the install; install again"
+
 
 @dataclass
 class Plan:
@@ -37,7 +39,7 @@ def plan_whole(workspace: Workspace, staged: StagedTree) -> Plan | None:
     It can when the root is absent, or is an empty directory whose owner and mode the staged tree
     can take on.
     """
-    if workspace.is_inside or staged.for_comparison:
+    if workspace.is_inside or staged.for_comparison or staged.unchanged:
         return None
     empty_root = None
     if os.path.lexists(workspace.root):
@@ -69,7 +71,7 @@ def plan_entries(workspace: Workspace, staged: StagedTree, replace: bool) -> Pla
         elif found and not replace and entry not in staged.repairs:
             plan.kept.append(entry)
         elif entry in staged.for_comparison:
-            plan.blocked[entry] = "it stood there and was removed during the install; install again"
+            plan.blocked[entry] = _REMOVED_MEANWHILE
         else:
             inode = inode_of(staged.directory / entry)
             assert inode is not None, "entries are made from what is staged"
@@ -81,4 +83,9 @@ def plan_entries(workspace: Workspace, staged: StagedTree, replace: bool) -> Pla
             ]
             planned.update(missing)
             plan.new_directories.extend(missing)
+    for entry in (unchanged.entry for unchanged in staged.unchanged):
+        if stands(workspace.root, entry):
+            plan.kept.append(entry)
+        else:
+            plan.blocked[entry] = _REMOVED_MEANWHILE
     return plan

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import os
-import stat
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 from mx_artifacts.errors import ConfigurationError, UnsafePathError
 from mx_artifacts.install.base import InstallReport, RootReport
 from mx_artifacts.install.history import find_receipts
 from mx_artifacts.install.plan import has_all
-from mx_artifacts.install.receipt import InstalledFile, Receipt, RootReceipt
+from mx_artifacts.install.receipt import Receipt, RootReceipt
+from mx_artifacts.install.status import has_status
 from mx_artifacts.install.workspace import JOURNAL_NAME, receipt_directories
 from mx_artifacts.kinds.registry import get_kind
-from mx_artifacts.kinds.signs import matches
 from mx_artifacts.kinds.standing import StandingJudge, no_judgement
 
 
@@ -53,7 +52,7 @@ def _is_as_installed(receipt: Receipt, roots: Mapping[str, Path]) -> bool:
             and not root.dropped
             and not _is_being_changed(Path(root.root))
             and has_all(Path(root.root), _entries(root))
-            and _have_their_status(root.root, (f for e in root.installed for f in e.files), touched)
+            and has_status(root.root, (f for e in root.installed for f in e.files), touched)
             for root in receipt.roots
         )
     except (OSError, UnsafePathError):
@@ -69,16 +68,6 @@ def _touched_on_hit(kind: str) -> tuple[str, ...]:
         return get_kind(kind).signs.touched_on_hit
     except ConfigurationError:  # a caller's own, which is not registered
         return ()
-
-
-def _have_their_status(root: str, files: Iterable[InstalledFile], touched: tuple[str, ...]) -> bool:
-    for file in files:
-        found = os.lstat(f"{root}/{file.path}")
-        if not stat.S_ISREG(found.st_mode) or found.st_size != file.size:
-            return False
-        if found.st_mtime_ns != file.mtime_ns and not matches(file.path, touched):
-            return False
-    return True
 
 
 def _entries(root: RootReceipt) -> tuple[str, ...]:

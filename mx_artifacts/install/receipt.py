@@ -28,6 +28,7 @@ class InstalledFile:
 
     `checksum` is the CRC32C of its content, 8 hex characters, taken from the bytes as they came
     from the source; reading every file again for a SHA-256 would cost as much as the install.
+    `arrived` has size and checksum as they came, where a fix-up changed the file since.
     """
 
     path: str
@@ -35,6 +36,7 @@ class InstalledFile:
     mode: int
     mtime_ns: int
     checksum: str
+    arrived: tuple[int, str] | None = None
 
 
 @dataclass(frozen=True)
@@ -207,7 +209,17 @@ def _file(document: Mapping[str, Any]) -> InstalledFile:
         mode=field_of(document, "mode", int),
         mtime_ns=field_of(document, "mtime_ns", int),
         checksum=field_of(document, "checksum", str),
+        arrived=_arrived(document.get("arrived")),
     )
     if file.size < 0 or not 0 <= file.mode <= 0o777 or not _CHECKSUM.fullmatch(file.checksum):
         raise ValueError(f"file {file.path!r} has an impossible size, mode or checksum")
     return file
+
+
+def _arrived(value: Any) -> tuple[int, str] | None:
+    if value is None:
+        return None
+    match value:
+        case [int() as size, str() as checksum] if _CHECKSUM.fullmatch(checksum):
+            return size, checksum
+    raise ValueError("'arrived' is no size and checksum")

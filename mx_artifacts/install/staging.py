@@ -11,9 +11,12 @@ import stat
 from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from mx_artifacts.bundle.index import BundleMap
+from mx_artifacts.bundle.scan import Piece
+from mx_artifacts.bundle.spans import Part
 from mx_artifacts.clock import SYSTEM_CLOCK
 from mx_artifacts.core.digest import crc32c, crc32c_hex
 from mx_artifacts.errors import InstallVerificationError
@@ -24,9 +27,11 @@ from mx_artifacts.install.entries import ancestors, group_entries, leaves_of
 from mx_artifacts.install.files import fsync_directory, remove_tree, stands
 from mx_artifacts.install.hold import new_staging, remove_if_unused
 from mx_artifacts.install.mounts import lies_in_memory
-from mx_artifacts.install.receipt import InstalledEntry, InstalledFile
+from mx_artifacts.install.receipt import InstalledEntry, InstalledFile, RootReceipt
+from mx_artifacts.install.resume import begin_writing
 from mx_artifacts.install.space import Need, os_errors_translated, require_space
 from mx_artifacts.install.tree_writer import TreeWriter
+from mx_artifacts.install.unchanged import unchanged_entries
 
 _SYNC_THREADS = 16
 """A file system commits concurrent fsyncs together: 0.8 s instead of 2.3 s for 5,000 small files
@@ -40,7 +45,8 @@ class StagedTree:
 
     `arrived` are the entries that the bundle had, before fix-ups dropped some. Those
     `for_comparison` are not to be moved in: they stand in the root, and are not on the disk for
-    certain. `repairs` has those that take the place of one at fault, and its fault.
+    certain. `repairs` has those that take the place of one at fault, and its fault. The
+    `unchanged` are not staged: they stood in the root as they would have come.
     """
 
     directory: Path
@@ -50,13 +56,19 @@ class StagedTree:
     arrived: frozenset[str] = frozenset()
     for_comparison: frozenset[str] = frozenset()
     repairs: Mapping[str, str] = field(default_factory=dict)
+    unchanged: tuple[InstalledEntry, ...] = ()
 
 
 class Staging:
     """One root's bundle on its way in. `write` from any thread; the rest from one. `close` it."""
 
-    def __init__(self, install: RootInstall, bundle_bytes: int) -> None:
+    def __init__(
+        self, install: RootInstall, bundle_bytes: int, bundle_map: BundleMap | None = None
+    ) -> None:
         """Make a place for a bundle of `bundle_bytes` that goes to `install.root`.
+
+        With a map of it, what an interrupted fetch left is used, and parts come by `write_part`,
+        once `expect` has said which; else all of it comes by `write`.
 
         Raises:
             UnusablePlaceError, UnsafePathError, InstallError: nothing can be staged there.
@@ -64,18 +76,23 @@ class Staging:
         """
         self.install = install
         with self._translated():
-            self.workspace, self.directory, self._held = new_staging(install.root)
+            self.workspace, self.directory, self._held = new_staging(
+                install.root, resume=bundle_map is not None
+            )
             try:
-                # Files are rounded up to blocks, but the bundle has headers: near enough.
-                require_space([Need(self.directory, (bundle_bytes,))])
+                if bundle_map is None:
+                    # Files are rounded up to blocks, but the bundle has headers: near enough.
+                    require_space([Need(self.directory, (bundle_bytes,))])
                 self._access = Access.of(self.workspace.root)
                 self._writer = TreeWriter(self.directory, self._access)
             except BaseException:
                 self._let_go()
                 raise
+        self._map = bundle_map
         self._sink = BundleSink(bundle_bytes, self._writer)
         self._files: Mapping[str, InstalledFile] = {}
         self._directories: tuple[str, ...] = ()
+        self._unchanged: tuple[InstalledEntry, ...] = ()
 
     def write(self, offset: int, data: memoryview) -> None:
         """Take verified bytes of the bundle; `data` may be used again when this returns.
@@ -88,6 +105,44 @@ class Staging:
         with self._translated():
             self._sink.write(offset, data)
 
+    def expect(self, receipts: Iterable[RootReceipt]) -> list[Part]:
+        """Return the parts of the bundle that must come, in their order.
+
+        Not those of entries that stand in the root as one of `receipts` (this root's, newest
+        first) says, nor what an interrupted fetch has left staged.
+
+        Raises:
+            UnsafePathError, InstallError, NoSpaceError
+        """
+        assert self._map is not None, "without a map everything must come"
+        members = {each.member.path: each for each in self._map.members}
+        files = {path: each for path, each in members.items() if not each.member.is_dir}
+        directories = tuple(path for path, each in members.items() if each.member.is_dir)
+        with self._translated():
+            groups = self._entries(files, directories)
+            self._unchanged = unchanged_entries(
+                self.workspace.root,
+                groups,
+                files,
+                receipts,
+                keep_mtimes=self.install.keep_mtimes,
+                touched=self.install.touched_on_hit,
+            )
+            wanted = groups.keys() - {entry.entry for entry in self._unchanged}
+            leaves = {leaf for entry in wanted for leaf in groups[entry]}
+            lacking = begin_writing(
+                self.directory,
+                self._writer,
+                [each for path, each in members.items() if path in leaves],
+            )
+            require_space([Need(self.directory, tuple(part.length for part in lacking))])
+            return lacking
+
+    def write_part(self, part: Part, data: memoryview) -> None:
+        """Take a part that was verified; raises as `write`."""
+        with self._translated():
+            self._writer.write(Piece(part.member, part.position, data, part.checksum))
+
     def stop(self) -> None:
         """Let every thread that waits in `write` fail. Idempotent."""
         self._sink.stop()
@@ -99,12 +154,13 @@ class Staging:
             BundleError, InstallVerificationError, InstallError
         """
         with self._translated():
-            self._sink.finish()
+            if self._map is None:
+                self._sink.finish()
             files, self._directories = self._writer.finish()
             self._files = {file.path: file for file in files}
             self._writer.close()
 
-    def prepare(self, *, replace: bool = False) -> StagedTree:
+    def prepare(self, *, replaces: bool = False) -> StagedTree:
         """Let the kind adapt the tree to its root; what can be moved in is on the disk.
 
         Entries that stand in the root are for comparison only, unless they are to be replaced, or
@@ -129,7 +185,7 @@ class Staging:
             files, directories = self._look_again()
         self._access.apply(self.directory, self.directory.lstat())
         groups = self._entries(files, directories)
-        standing = [] if replace else [e for e in groups if stands(self.workspace.root, e)]
+        standing = [] if replaces else [e for e in groups if stands(self.workspace.root, e)]
         repairs = self._faults(standing) if self.install.appear_whole else {}
         for_comparison = frozenset(standing) - repairs.keys()
         fleeting = {leaf for entry in for_comparison for leaf in groups[entry]}
@@ -149,24 +205,27 @@ class Staging:
             frozenset(arrived),
             for_comparison,
             repairs,
+            self._unchanged,
         )
 
-    def close(self) -> None:
-        """Remove what is staged, unless it was moved away. Idempotent."""
+    def close(self, *, keep: bool = False) -> None:
+        """Remove what is staged, unless it was moved away. Idempotent.
+
+        With `keep` it stays, if parts of it can be used again, for the next fetch.
+        """
         self._writer.close()
         if self._held >= 0:
-            self._let_go()
+            self._let_go(keep=keep and self._map is not None)
 
-    def _let_go(self) -> None:
-        with suppress(OSError):  # then it costs space until the next install
-            remove_tree(self.directory)
+    def _let_go(self, *, keep: bool = False) -> None:
+        if not keep:
+            with suppress(OSError):  # then it costs space until the next install
+                remove_tree(self.directory)
         os.close(self._held)
         self._held = -1
         remove_if_unused(self.workspace, SYSTEM_CLOCK)
 
-    def _entries(
-        self, files: Mapping[str, InstalledFile], directories: tuple[str, ...]
-    ) -> dict[str, list[str]]:
+    def _entries(self, files: Iterable[str], directories: tuple[str, ...]) -> dict[str, list[str]]:
         return group_entries(leaves_of(files, directories), self.install.entry_of)
 
     def _faults(self, entries: Iterable[str]) -> dict[str, str]:
@@ -211,7 +270,9 @@ class Staging:
                         files[path] = self._files[path]
                     else:
                         self._access.apply(item.path, found)
-                        files[path] = _describe(item.path, path)
+                        came = self._files.get(path)
+                        arrived = None if came is None else (came.size, came.checksum)
+                        files[path] = replace(_describe(item.path, path), arrived=arrived)
         return files, tuple(sorted(directories))
 
     def _sync(self, files: Iterable[str], directories: Iterable[str]) -> None:

@@ -11,6 +11,7 @@ from mx_artifacts.install.base import RootInstall
 from mx_artifacts.install.history import FoundReceipt
 from mx_artifacts.install.receipt import InstalledEntry
 from mx_artifacts.install.staging import StagedTree
+from mx_artifacts.install.status import has_status
 from mx_artifacts.install.verify import entry_state
 
 
@@ -32,7 +33,11 @@ def judge_kept(
     """
     told = KeptEntries()
     fetched = {entry.entry: entry for entry in staged.entries}
+    unchanged = {entry.entry: entry for entry in staged.unchanged}
     for entry in kept:
+        if entry in unchanged and _has_status(install, root, unchanged[entry]):
+            told.same.append(entry)
+            continue
         ours = fetched.get(entry)
         if ours is not None and _is_same(root, ours, with_mtimes=install.keep_mtimes):
             told.same.append(entry)
@@ -70,6 +75,13 @@ def doubt_changed(
             told.unverified[name] = (
                 f"not verified: it was changed since it was installed (receipt {receipt})"
             )
+
+
+def _has_status(install: RootInstall, root: Path, entry: InstalledEntry) -> bool:
+    try:
+        return has_status(os.fspath(root), entry.files, install.touched_on_hit)
+    except OSError:
+        return False
 
 
 def _is_same(root: Path, entry: InstalledEntry, *, with_mtimes: bool) -> bool:

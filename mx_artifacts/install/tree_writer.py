@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from mx_artifacts.install.access import Access, current_umask
 from mx_artifacts.install.receipt import InstalledFile
 
 _DIRECTORY_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_ADOPT_FLAGS = os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC
 _CREATE_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
@@ -25,9 +27,16 @@ class _OpenFile:
     left: int
     pieces: list[tuple[int, int, int]] = field(default_factory=list)
 
+    def checksum(self) -> int:
+        """Return the CRC32C of all its pieces, in their order."""
+        whole = 0
+        for _, length, part in sorted(self.pieces):
+            whole = crc32c_join(whole, part, length)
+        return whole
+
 
 class TreeWriter:
-    """Writes below `root`, an empty directory into which nobody else can write.
+    """Writes below `root`, a directory into which nobody else can write.
 
     Everything gets the mode and owner that `access` gives, and files their modification time where
     the bundle has one. Nothing is synced to disk. `write` may be called from any thread; `close`
@@ -53,14 +62,43 @@ class TreeWriter:
         if member.is_dir:
             self._make_directory(member.path, member.mtime_ns)
         elif len(piece.data) == member.size:
+            checksum = crc32c(piece.data) if piece.checksum is None else piece.checksum
             descriptor = self._create(member)
             try:
                 _write_all(descriptor, piece.data, 0)
-                self._complete(member, descriptor, crc32c(piece.data))
+                self._complete(member, descriptor, checksum)
             finally:
                 os.close(descriptor)
         else:
             self._write_part(piece)
+
+    def adopt(self, member: BundleMember, pieces: Sequence[tuple[int, int, int]]) -> None:
+        """Take a file that is there already, written by another, with these pieces of it.
+
+        A piece is (position, length, CRC32C); those that lack come by `write`.
+        """
+        descriptor = os.open(member.path, _ADOPT_FLAGS, dir_fd=self._root)
+        left = member.size - sum(length for _, length, _ in pieces)
+        file = _OpenFile(descriptor, left, list(pieces))
+        if left:
+            self._open_files[member.path] = file
+            return
+        try:
+            os.ftruncate(descriptor, member.size)
+            os.fchmod(descriptor, self._access.file_mode(member.mode))
+            self._complete(member, descriptor, file.checksum())
+        finally:
+            os.close(descriptor)
+
+    def adopt_directory(self, path: str) -> None:
+        """Take a directory that is there already."""
+        descriptor = os.open(path, _DIRECTORY_FLAGS, dir_fd=self._root)
+        try:
+            os.fchmod(descriptor, self._access.directory_mode)
+            self._adopt(descriptor, self._access.directory_mode)
+        finally:
+            os.close(descriptor)
+        self._directories[path] = 0
 
     def finish(self) -> tuple[tuple[InstalledFile, ...], tuple[str, ...]]:
         """Return all files and all directories, sorted by path, when every byte was written.
@@ -94,18 +132,15 @@ class TreeWriter:
                 file = _OpenFile(self._create(member), member.size)
                 self._open_files[member.path] = file
         _write_all(file.descriptor, piece.data, piece.position)
-        checksum = crc32c(piece.data)
+        checksum = crc32c(piece.data) if piece.checksum is None else piece.checksum
         with self._lock:
             file.pieces.append((piece.position, len(piece.data), checksum))
             file.left -= len(piece.data)
             if file.left:
                 return
             del self._open_files[member.path]
-        whole = 0
-        for _, length, part in sorted(file.pieces):
-            whole = crc32c_join(whole, part, length)
         try:
-            self._complete(member, file.descriptor, whole)
+            self._complete(member, file.descriptor, file.checksum())
         finally:
             os.close(file.descriptor)
 
@@ -133,11 +168,12 @@ class TreeWriter:
                 self._make_directory(path.rpartition("/")[0], 0)
                 mode = self._access.directory_mode
                 os.mkdir(path, mode, dir_fd=self._root)
-                descriptor = os.open(path, _DIRECTORY_FLAGS, dir_fd=self._root)
-                try:
-                    self._adopt(descriptor, mode)
-                finally:
-                    os.close(descriptor)
+                if self._gives or mode & self._umask:
+                    descriptor = os.open(path, _DIRECTORY_FLAGS, dir_fd=self._root)
+                    try:
+                        self._adopt(descriptor, mode)
+                    finally:
+                        os.close(descriptor)
             self._directories[path] = mtime_ns or self._directories.get(path, 0)
 
     def _adopt(self, descriptor: int, mode: int) -> None:

@@ -77,6 +77,20 @@ class Workspace:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
         return path, descriptor
 
+    def left_staging_directory(self) -> tuple[Path, int] | None:
+        """Hold a directory below `staging` that an interrupted fetch left, as the above does.
+
+        None where there is none, or an install was interrupted: its journal speaks of it.
+        """
+        for path in sorted(self.staging.iterdir()):
+            descriptor = _held_now(path)
+            if descriptor is None:
+                continue
+            if not self.journal.exists() and inode_of(path) == os.fstat(descriptor).st_ino:
+                return path, descriptor
+            os.close(descriptor)
+        return None
+
     def make_directories(self) -> None:
         """Make what is missing of it. Raises UnsafePathError, OSError."""
         for path in (self.directory, self.receipts, self.staging, self.old):
@@ -194,13 +208,29 @@ def _is_held(staged: Path) -> bool:
         descriptor = os.open(staged, _OPEN_DIRECTORY)
     except OSError:
         return False  # no directory of ours, or not ours to open
+    held = not _try_hold(descriptor)
+    os.close(descriptor)
+    return held
+
+
+def _held_now(staged: Path) -> int | None:
+    """Return a descriptor that holds `staged` from now on, None if somebody else does."""
+    try:
+        descriptor = os.open(staged, _OPEN_DIRECTORY)
+    except OSError:
+        return None
+    if _try_hold(descriptor):
+        return descriptor
+    os.close(descriptor)
+    return None
+
+
+def _try_hold(descriptor: int) -> bool:
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
-        return True
-    finally:
-        os.close(descriptor)
-    return False
+        return False
+    return True
 
 
 def _try_remove(leftover: Path) -> None:

@@ -88,6 +88,29 @@ class LeaseTable(Generic[T]):
             self._entries[lease.lease_id] = _Entry(lease, session_id, self._deadline(), on_free)
         return lease
 
+    def grant_checked(
+        self,
+        session_id: str,
+        detail: T,
+        on_free: Callable[[], None],
+        check_session: Callable[[str], None],
+    ) -> Lease[T]:
+        """As `grant`, and free it again where the session is over: nobody else would.
+
+        `on_free` is called in any case. Raises what `check_session` raises, too.
+        """
+        try:
+            lease = self.grant(session_id, detail, on_free)
+        except BaseException:
+            on_free()
+            raise
+        try:  # after the grant: a session that ends from here on frees it
+            check_session(session_id)
+        except BaseException:
+            self.free_session(session_id)
+            raise
+        return lease
+
     def release(self, lease_id: str) -> Lease[T]:
         """End a lease, also an expired one within its grace period.
 

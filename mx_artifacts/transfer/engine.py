@@ -1,128 +1,179 @@
-"""Receives one artifact from one source: plan, then pipeline. All or nothing."""
+"""Receives one artifact from its sources: plan, then pipeline. All or nothing."""
 
 from __future__ import annotations
 
 import random
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
-from mx_artifacts.client.worker import WorkerClient
+from mx_artifacts.bundle.spans import Span
 from mx_artifacts.clock import SYSTEM_CLOCK, Clock
-from mx_artifacts.core.manifest import ArtifactManifest, ManifestChunk
+from mx_artifacts.core.manifest import ArtifactManifest
 from mx_artifacts.errors import (
     LeaseError,
     MxArtifactsError,
-    ReadTimeoutError,
+    TransferFailedError,
     TransportError,
 )
 from mx_artifacts.memory.pool import BufferPool
 from mx_artifacts.observability.events import Event, EventSink, drop
-from mx_artifacts.transfer.deadline import SLOW_HINT, Deadline
+from mx_artifacts.transfer.board import Board
+from mx_artifacts.transfer.deadline import Deadline
 from mx_artifacts.transfer.pipeline import Pipeline, Target
-from mx_artifacts.transfer.plan import check_header, check_tables
+from mx_artifacts.transfer.planner import make_plan
 from mx_artifacts.transfer.receiver import Receiver
+from mx_artifacts.transfer.scout import FindSources, Scout, nobody
+from mx_artifacts.transfer.source import Source, SourceAddress
 from mx_artifacts.transport.base import Transport
 
-CALL_TIMEOUT_SECONDS = 10.0
-"""Bound of one call to a source; above the time that it lets a target wait for a slot."""
 STOP_TIMEOUT_SECONDS = 3.0
 """How long a failed transfer waits for its threads to give leases back, before it hangs up."""
 
 
+@dataclass(frozen=True)
+class TransferLimits:
+    """What a transfer may cost.
+
+    Attributes:
+        timeout_seconds: for all of it.
+        max_inflight: spans that are read at once, each in a registered buffer, by one thread.
+        source_wait_seconds: how long to look for another source when none is left.
+        spread: read in random order, so that targets that serve each other have different parts.
+    """
+
+    timeout_seconds: float
+    max_inflight: int
+    source_wait_seconds: float = 0.0
+    spread: bool = False
+
+
+@dataclass(frozen=True)
+class Received:
+    """What came, from whom the tables were, and which sources failed by what."""
+
+    manifest: ArtifactManifest
+    first: SourceAddress
+    transferred_bytes: int
+    left_behind: Mapping[str, MxArtifactsError] = field(default_factory=dict)
+
+
 def fetch_artifact(
-    endpoint: str,
-    mx_source_id: str,
+    sources: Sequence[SourceAddress],
     artifact_id: str,
     transport: Transport,
     receiver: Receiver,
+    limits: TransferLimits,
     *,
-    timeout_seconds: float,
-    max_inflight_chunks: int,
+    find_more: FindSources = nobody,
     events: EventSink = drop,
     clock: Clock = SYSTEM_CLOCK,
     rng: random.Random | None = None,
-) -> ArtifactManifest:
-    """Receive an artifact from the source at `endpoint`; return its manifest.
+) -> Received:
+    """Receive an artifact from those of `sources` that deliver.
 
     Nothing is asked for before header and chunk table hash to `artifact_id` (empty: the only one
-    of this source, whose id is then the source's word), and `receiver` agrees. Blocks for
-    `timeout_seconds` at most, and some seconds more to end threads. Registers
-    `max_inflight_chunks` buffers of one chunk each, and runs as many threads.
+    of the first source, whose id is then that source's word), and `receiver` agrees. Several
+    sources are read from at once; `find_more` is asked for further ones now and then. Blocks for
+    `limits.timeout_seconds` at most, and some seconds more to end threads. Registers
+    `max_inflight` buffers of 8 MiB (of a chunk, where no source tells what is in it), and runs as
+    many threads.
 
     Events: transfer.started (total_bytes, chunk_count), transfer.chunk (length_bytes) from any
-    thread, transfer.finished (total_bytes).
+    thread, transfer.source_failed (endpoint, error), transfer.finished (total_bytes).
 
     Raises:
-        ManifestInvalidError, ArtifactIdMismatchError, ChunkChecksumError: the source's data is
-            wrong.
+        TransferFailedError: all of several sources failed; it lists each and its cause. Where
+            there was one, what it failed by:
+        ManifestInvalidError, ArtifactIdMismatchError, ChunkChecksumError: its data is wrong.
         NoFreeSlotError: it was busy all the time.
         PeerLostError, ReadTimeoutError, TransportError, RemoteError, RecordNotFoundError
         RegistrationError: no memory for the buffers here.
         MxArtifactsError: whatever `receiver` raises.
     """
-    deadline = Deadline(timeout_seconds, clock)
-    with WorkerClient(
-        endpoint, timeout_seconds=min(CALL_TIMEOUT_SECONDS, timeout_seconds)
-    ) as client:
-        manifest = _plan(client, mx_source_id, artifact_id, deadline)
-        wanted = receiver.begin(manifest)
-        chunks = tuple(chunk for chunk in manifest.chunks if chunk.file_index in wanted)
-        size = {"total_bytes": sum(c.length for c in chunks), "chunk_count": len(chunks)}
+    if limits.max_inflight <= 0:
+        raise ValueError(f"{limits.max_inflight} spans in flight make no sense")
+    rng = rng or random.Random()  # noqa: S311 - jitter and order, not a secret
+    deadline = Deadline(limits.timeout_seconds, clock)
+    failures = _Failures(events)
+    plan = make_plan(sources, artifact_id, deadline, failures.add)
+    if plan is None:
+        raise failures.as_error()
+    with plan.client:
+        spans = list(receiver.begin(plan.manifest, plan.maps))
+        if limits.spread and plan.maps:
+            rng.shuffle(spans)
+        size = {"total_bytes": sum(s.length for s in spans), "chunk_count": len(spans)}
         events(Event("transfer.started", size))
-        if chunks:
-            target = Target(
-                client=client,
-                mx_source_id=mx_source_id,
-                artifact_id=manifest.artifact_id(),
-                transport=transport,
-                receiver=receiver,
-                deadline=deadline,
-                rng=rng or random.Random(),  # noqa: S311 - jitter, not a secret
-                events=events,
+        if spans:
+            others = [s for s in sources if s.endpoint not in failures.by_endpoint]
+            board = Board(spans, plan.manifest.chunk_size, clock)
+            pool = _pool(transport, limits, spans)
+            target = Target(board, pool, receiver, deadline, rng, events)
+            pipeline = Pipeline(target, min(limits.max_inflight, len(spans)))
+            scout = Scout(
+                board,
+                plan.manifest,
+                transport,
+                clock,
+                find=find_more,
+                patience_seconds=limits.source_wait_seconds,
+                on_failure=failures.add,
+                on_starved=lambda: pipeline.fail(failures.as_error(pipeline.progress())),
             )
-            _receive(target, chunks, max_inflight_chunks)
+            first = Source(plan.address, plan.manifest, transport, plan.client)
+            _run(pipeline, scout, first, others, receiver, pool)
         receiver.finish()
     events(Event("transfer.finished", size))
-    return manifest
+    return Received(plan.manifest, plan.address, size["total_bytes"], failures.by_endpoint)
 
 
-def _plan(
-    client: WorkerClient, mx_source_id: str, artifact_id: str, deadline: Deadline
-) -> ArtifactManifest:
-    header = client.header(mx_source_id, artifact_id)
-    chunk_count = check_header(header, mx_source_id, artifact_id)
-    chunks: list[ManifestChunk] = []
-    for page in client.chunk_pages(mx_source_id, header.artifact_id, chunk_count):
-        chunks += page
-        if deadline.passed:
-            raise ReadTimeoutError(
-                f"source {client.endpoint} gave {len(chunks)} of {chunk_count} entries of its "
-                f"chunk table in {deadline.budget_seconds:g} s",
-                hint=SLOW_HINT,
-            )
-    return check_tables(header, chunks, artifact_id)
+def _pool(transport: Transport, limits: TransferLimits, spans: Sequence[Span]) -> BufferPool:
+    longest = max(span.length for span in spans)
+    return BufferPool(transport, min(limits.max_inflight, len(spans)), longest)
 
 
-def _receive(target: Target, chunks: tuple[ManifestChunk, ...], max_inflight_chunks: int) -> None:
-    if max_inflight_chunks <= 0:
-        raise ValueError(f"{max_inflight_chunks} chunks in flight make no sense")
-    threads = min(max_inflight_chunks, len(chunks))
-    pool = BufferPool(target.transport, threads, max(chunk.length for chunk in chunks))
-    pipeline = Pipeline(target, chunks, pool, threads)
+def _run(
+    pipeline: Pipeline,
+    scout: Scout,
+    first: Source,
+    others: Sequence[SourceAddress],
+    receiver: Receiver,
+    pool: BufferPool,
+) -> None:
     try:
-        target.client.attach()
-        pipeline.run()
-    except (TransportError, LeaseError) as error:
-        raise _with_progress(error, target.client.endpoint, pipeline) from error
+        scout.start(first, others)
+        pipeline.run(scout.failed)
     finally:
-        target.receiver.stop()
+        receiver.stop()
+        scout.stop()
         if not pipeline.close(STOP_TIMEOUT_SECONDS):
-            target.client.close()  # fails the calls in which threads wait
+            scout.hang_up()  # fails the calls in which threads wait
             pipeline.close(STOP_TIMEOUT_SECONDS)
+        scout.close()
         pool.close()  # buffers that a read may still reach stay mapped
 
 
-def _with_progress(
-    error: TransportError | LeaseError, endpoint: str, pipeline: Pipeline
-) -> MxArtifactsError:
-    """Return an error of the same class that names the source and how far it got."""
-    where = "" if endpoint in str(error) else f"source {endpoint}: "
-    return type(error)(f"{where}{error} ({pipeline.progress()})", hint=error.hint())
+class _Failures:
+    """Which sources failed by what. Any thread."""
+
+    def __init__(self, events: EventSink) -> None:
+        self.by_endpoint: dict[str, MxArtifactsError] = {}
+        self._events = events
+
+    def add(self, address: SourceAddress, error: MxArtifactsError) -> None:
+        self.by_endpoint[address.endpoint] = error
+        told = {"endpoint": address.endpoint, "error": error}
+        self._events(Event("transfer.source_failed", told))
+
+    def as_error(self, progress: str = "") -> MxArtifactsError:
+        """Return what to raise when no source is left: of one source, its own error."""
+        attempts = list(self.by_endpoint.items())
+        reached = f" ({progress})" if progress else ""
+        if len(attempts) == 1:
+            ((endpoint, error),) = attempts
+            if not isinstance(error, (TransportError, LeaseError)):
+                return error
+            where = "" if endpoint in str(error) else f"source {endpoint}: "
+            return type(error)(f"{where}{error}{reached}", hint=error.hint())
+        listed = "; ".join(f"{endpoint}: {cause}" for endpoint, cause in attempts)
+        return TransferFailedError(f"no source delivered{reached}: {listed}", attempts=attempts)

@@ -1,6 +1,7 @@
-"""Moves chunks: several at once, each on its own way, with no barrier between them.
+"""Moves spans: several at once, each on its own way, with no barrier between them.
 
-A chunk's way: buffer -> prepare (the source leases it) -> read -> release -> verify -> write.
+A span's way: buffer -> read from a source -> verify -> write. A source that fails, gives wrong
+bytes or stalls is left behind, and what it was asked for is read from another.
 """
 
 from __future__ import annotations
@@ -9,54 +10,50 @@ import contextlib
 import logging
 import random
 import threading
-from collections.abc import Iterator, Sequence
+from collections import deque
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from mx_artifacts.client.worker import ChunkLease, WorkerClient
+from mx_artifacts.bundle.spans import Span
 from mx_artifacts.clock import SYSTEM_CLOCK
-from mx_artifacts.core.digest import crc32c, crc32c_hex
-from mx_artifacts.core.manifest import ManifestChunk
 from mx_artifacts.errors import (
     ChunkChecksumError,
-    LeaseExpiredError,
     MxArtifactsError,
-    NoFreeSlotError,
-    PeerLostError,
     ReadTimeoutError,
-    RecordNotFoundError,
+    RegistrationError,
+    TransportUnavailableError,
 )
 from mx_artifacts.memory.pool import BufferPool, PooledBuffer
 from mx_artifacts.observability.events import Event, EventSink
 from mx_artifacts.threads import WorkStopped
+from mx_artifacts.transfer.board import Board, SourceFailed
 from mx_artifacts.transfer.deadline import SLOW_HINT, Deadline
-from mx_artifacts.transfer.plan import check_lease
 from mx_artifacts.transfer.receiver import Receiver
-from mx_artifacts.transport.base import Peer, PendingRead, Transport
+from mx_artifacts.transfer.source import ChunkReader, Source, WholeReader
+from mx_artifacts.transport.base import PendingRead
 
 logger = logging.getLogger(__name__)
 
 MAX_CORRUPT_READS = 2
-"""Damaged arrivals of one chunk that are read again; one more, and the source counts as broken."""
-FIRST_BACKOFF_SECONDS = 0.05
-MAX_BACKOFF_SECONDS = 1.0
+"""Damaged arrivals of one span that are read again; one more, and the source counts as broken."""
 READ_SLICE_SECONDS = 0.25
 """How long a stalled read goes unwatched: bounds the notice of a lost source or another's error."""
 STALLED_SLICES = 20
 """A read that stalls this often in a row (5 s) makes us ask the source whether it still answers."""
 OVERTIME_SECONDS = 2.0
 """Threads notice the deadline by themselves, unless the transport does not let go of them."""
-RELEASE_TIMEOUT_SECONDS = 2.0
-"""A release is a courtesy: sessions, and at last the lease's expiry, do it without us."""
+MIN_STALL_SECONDS = 1.0
+"""A read that another source could do is given up after this, or after `STALL_FACTOR` times what
+the fastest source needs for it, whichever is longer."""
+STALL_FACTOR = 8.0
 
 
 @dataclass(frozen=True)
 class Target:
-    """Where a pipeline reads from, and where to: all of it the caller's."""
+    """What a pipeline works with: all of it the caller's."""
 
-    client: WorkerClient
-    mx_source_id: str
-    artifact_id: str
-    transport: Transport
+    board: Board
+    pool: BufferPool
     receiver: Receiver
     deadline: Deadline
     rng: random.Random
@@ -64,205 +61,253 @@ class Target:
 
 
 class Pipeline:
-    """Receives `chunks` with one thread a buffer of `pool`. Use once: `run`, then `close`."""
+    """Receives what is on the board with some threads. Use once: `run`, then `close`."""
 
-    def __init__(
-        self, target: Target, chunks: Sequence[ManifestChunk], pool: BufferPool, threads: int
-    ) -> None:
+    def __init__(self, target: Target, threads: int) -> None:
         self._target = target
-        self._pool = pool
-        self._total = len(chunks)
-        self._todo: Iterator[ManifestChunk] = iter(chunks)
-        self._lock = threading.Lock()
+        self._board = target.board
         self._stop = threading.Event()
         self._over = threading.Event()
+        self._lock = threading.Lock()
         self._running = threads
         self._error: BaseException | None = None
-        self._peers: dict[bytes, Peer] = {}
-        self._peers_lock = threading.Lock()
-        self.done_chunks = 0
-        self.done_bytes = 0
+        self._on_source_failure: Callable[[Source, MxArtifactsError], None]
         self._threads = [
             threading.Thread(target=self._work, name=f"mx-transfer-{n}", daemon=True)
             for n in range(threads)
         ]
 
-    def run(self) -> None:
-        """Return when every chunk was written; raise the first error at once otherwise.
+    def run(self, on_source_failure: Callable[[Source, MxArtifactsError], None]) -> None:
+        """Return when every span was written; raise the first error that ends it otherwise.
+
+        `on_source_failure` hears, from any thread, what a source failed by.
 
         Raises:
-            ChunkChecksumError, ManifestInvalidError, NoFreeSlotError, TransportError and what
-            WorkerClient and the receiver raise.
+            ReadTimeoutError, what the receiver raises, and what `fail` was given.
         """
+        self._on_source_failure = on_source_failure
         for thread in self._threads:
             thread.start()
         self._over.wait(self._target.deadline.remaining() + OVERTIME_SECONDS)
         if self._error is not None:
             raise self._error
-        if self.done_chunks != self._total:  # a hole must never look like a file
+        if self._board.done != self._board.total:  # a hole must never look like a file
             raise self._too_late()
 
-    def close(self, timeout_seconds: float) -> bool:
-        """Stop what still runs and disconnect; True when all threads ended in time."""
+    def fail(self, error: BaseException) -> None:
+        """End all work with `error`, unless another one was first. Any thread."""
+        with self._lock:
+            self._error = self._error or error
         self._stop.set()
+        self._board.close()
+        self._target.receiver.stop()
+        self._over.set()
+
+    def close(self, timeout_seconds: float) -> bool:
+        """Stop what still runs; True when all threads ended in time."""
+        self._stop.set()
+        self._board.close()
         wait = Deadline(timeout_seconds, SYSTEM_CLOCK)
         for thread in self._threads:
             if thread.is_alive():
                 thread.join(wait.remaining())
-        if any(thread.is_alive() for thread in self._threads):
-            return False
-        while self._peers:
-            self._peers.popitem()[1].close()
-        return True
+        return not any(thread.is_alive() for thread in self._threads)
 
     def progress(self) -> str:
         """Say how far it got."""
-        return f"{self.done_chunks} of {self._total} chunks, {self.done_bytes} bytes arrived"
+        board = self._board
+        return f"{board.done} of {board.total} chunks, {board.done_bytes} bytes arrived"
 
     # --- one thread ------------------------------------------------------------------------------
 
     def _work(self) -> None:
         try:
-            while (chunk := self._next()) is not None:
-                self._receive(chunk)
-                self._finished(chunk)
+            while not (self._board.is_over or self._stop.is_set()):
+                work = self._board.take(READ_SLICE_SECONDS)
+                if work is not None:
+                    self._take_from(*work)
+                elif self._target.deadline.passed:
+                    raise self._too_late()
         except WorkStopped:
             pass
         except BaseException as error:
-            self._fail(error)
+            self.fail(error)
         finally:
             with self._lock:
                 self._running -= 1
                 if self._running == 0:
                     self._over.set()
 
-    def _fail(self, error: BaseException) -> None:
-        with self._lock:
-            self._error = self._error or error
-        self._stop.set()
-        self._target.receiver.stop()
-        self._over.set()
+    def _take_from(self, source: Source, spans: deque[Span]) -> None:
+        """Receive `spans` from `source`, as far as it goes."""
+        way = _Way(self, source)
+        try:
+            with source.reader(way) as reader:
+                while spans:
+                    self._receive(way, reader, spans[0], is_last=len(spans) == 1)
+                    self._finished(spans.popleft())
+        except SourceFailed as failure:
+            self._on_source_failure(source, failure.error)
+        except SourceStalled:
+            logger.info("source %s stalls; others are asked instead", source)
+            self._board.rest(source)
+        finally:
+            self._board.give_back(source, spans)
 
-    def _next(self) -> ManifestChunk | None:
-        with self._lock:
-            return None if self._stop.is_set() else next(self._todo, None)
+    def _finished(self, span: Span) -> None:
+        self._board.finished(span)
+        self._target.events(Event("transfer.chunk", {"length_bytes": span.length}))
 
-    def _finished(self, chunk: ManifestChunk) -> None:
-        with self._lock:
-            self.done_chunks += 1
-            self.done_bytes += chunk.length
-        self._target.events(Event("transfer.chunk", {"length_bytes": chunk.length}))
+    def _too_late(self) -> ReadTimeoutError:
+        sources = ", ".join(map(str, self._board.sources())) or "any source"
+        return ReadTimeoutError(
+            f"{self._target.deadline.budget_seconds:g} s were not enough to receive from "
+            f"source {sources} ({self.progress()})",
+            hint=SLOW_HINT,
+        )
 
-    def _check_going(self) -> None:
+    def check_going(self) -> None:
         """Raise when there is no point in waiting any longer."""
         if self._stop.is_set():
             raise WorkStopped
         if self._target.deadline.passed:
             raise self._too_late()
-        self._target.client.check_attached()
 
-    def _too_late(self) -> ReadTimeoutError:
-        return ReadTimeoutError(
-            f"{self._target.deadline.budget_seconds:g} s were not enough to receive from "
-            f"source {self._target.client.endpoint}",
-            hint=SLOW_HINT,
-        )
+    def wait(self, seconds: float) -> None:
+        """Wait, but not when the work was stopped."""
+        self._stop.wait(min(seconds, self._target.deadline.remaining()))
 
-    def _receive(self, chunk: ManifestChunk) -> None:
+    def _receive(
+        self, way: _Way, reader: WholeReader | ChunkReader, span: Span, *, is_last: bool
+    ) -> None:
+        self.check_going()
+        with self._buffer() as (buffer, pending):
+            way.span = span
+            data = buffer.view[: span.length]
+            try:
+                self._read_verified(way, reader, buffer, pending, is_last=is_last)
+            except (RegistrationError, TransportUnavailableError):
+                raise  # this node's fault
+            except MxArtifactsError as error:
+                if self._stop.is_set() or self._target.deadline.passed:
+                    raise
+                raise SourceFailed(error) from error
+            self.check_going()
+            self._target.receiver.write(span, data)
+
+    def _read_verified(
+        self,
+        way: _Way,
+        reader: WholeReader | ChunkReader,
+        buffer: PooledBuffer,
+        pending: list[PendingRead],
+        *,
+        is_last: bool,
+    ) -> None:
+        span, source = way.span, way.source
         corrupt = 0
         while True:
-            self._check_going()
-            with self._buffer() as (buffer, pending):
-                data = buffer.view[: chunk.length]
-                lease = self._prepare(chunk)
-                held = False
-                try:
-                    check_lease(lease, chunk)
-                    self._read(lease, buffer, pending)
-                finally:
-                    held = self._release(lease)
-                actual = crc32c_hex(crc32c(data))
-                if actual == chunk.checksum:
-                    self._check_going()
-                    self._target.receiver.write(chunk, data)
-                    return
+            self.check_going()
+            source.client.check_attached()
+            started = SYSTEM_CLOCK.monotonic()
+            reader.read(span, buffer, pending)
+            self._board.read(source, span, SYSTEM_CLOCK.monotonic() - started)
+            held = reader.release() if is_last else True
+            damage = span.damage(buffer.view[: span.length])
+            if not damage:
+                return
             # Under a lease that ran out, other bytes are to be expected: that is no damage.
+            held = reader.release() and held
             corrupt += held
-            logger.warning("chunk %d arrived damaged (lease held: %s)", chunk.chunk_index, held)
+            logger.warning("%s: %s (lease held: %s)", source, damage, held)
             if corrupt > MAX_CORRUPT_READS:
                 raise ChunkChecksumError(
-                    f"source {self._target.client.endpoint}: chunk {chunk.chunk_index} arrived "
-                    f"{corrupt} times with a wrong checksum, at last {actual} for {chunk.checksum}"
+                    f"source {source}: bytes arrived {corrupt} times with a wrong checksum, at "
+                    f"last {damage}"
                 )
 
     @contextlib.contextmanager
     def _buffer(self) -> Iterator[tuple[PooledBuffer, list[PendingRead]]]:
-        """Lend a buffer and a list for the read into it, which decides when it is free again."""
-        buffer = self._pool.acquire(self._target.deadline.remaining())
+        """Lend a buffer and a list for the reads into it, which decide when it is free again."""
+        pool = self._target.pool
+        buffer = pool.acquire(self._target.deadline.remaining())
         pending: list[PendingRead] = []
         try:
             yield buffer, pending
         finally:
-            if pending and not pending[0].done():
-                self._pool.quarantine(buffer, pending[0].done)
+            running = [read for read in pending if not read.done()]
+            if running:
+                pool.quarantine(buffer, lambda: all(read.done() for read in running))
             else:
-                self._pool.release(buffer)
+                pool.release(buffer)
 
-    def _prepare(self, chunk: ManifestChunk) -> ChunkLease:
-        """Lease `chunk`, for as long as it takes: a busy source is not a broken one."""
-        target = self._target
-        backoff = FIRST_BACKOFF_SECONDS
-        while True:
-            try:
-                return target.client.prepare_chunk(
-                    target.mx_source_id,
-                    target.artifact_id,
-                    chunk.chunk_index,
-                    target.deadline.remaining(),
-                )
-            except NoFreeSlotError:
-                if target.deadline.passed:
-                    raise
-            except RecordNotFoundError as error:  # it gave us its tables, so it is stopping
-                raise PeerLostError(f"{error}; it served that a moment ago") from error
-            # Jitter, so that targets that were refused together do not come back together.
-            pause = backoff * target.rng.uniform(0.5, 1.0)
-            self._stop.wait(min(pause, target.deadline.remaining()))
-            self._check_going()
-            backoff = min(2 * backoff, MAX_BACKOFF_SECONDS)
+    def is_stalling(self, source: Source, span: Span, seconds: float) -> bool:
+        """Tell whether a read that takes so long should be left to another source."""
+        usual = self._board.usual_seconds(span.length)
+        return seconds > max(MIN_STALL_SECONDS, STALL_FACTOR * usual) and self._board.has_other(
+            source, span
+        )
 
-    def _read(self, lease: ChunkLease, buffer: PooledBuffer, pending: list[PendingRead]) -> None:
-        target = self._target
-        peer = self._connect(lease.descriptor)
-        read = target.transport.post_read(peer, [lease.source], [(buffer.region, 0)])
-        pending.append(read)
+    def jitter(self) -> float:
+        """Return a factor by which targets that were refused together come back apart."""
+        return self._target.rng.uniform(0.5, 1.0)
+
+    def remaining(self) -> float:
+        """Return the seconds that are left."""
+        return self._target.deadline.remaining()
+
+
+class SourceStalled(Exception):
+    """A source is too slow to wait for, since another one can do it."""
+
+
+class _Way:
+    """The way from one source, as one thread goes it: decides how long to wait for it."""
+
+    def __init__(self, pipeline: Pipeline, source: Source) -> None:
+        self._pipeline = pipeline
+        self._waited_seconds = 0.0
+        self.source = source
+        self._span: Span | None = None
+
+    @property
+    def span(self) -> Span:
+        assert self._span is not None, "a span is under way"
+        return self._span
+
+    @span.setter
+    def span(self, span: Span) -> None:
+        self._span, self._waited_seconds = span, 0.0
+
+    def remaining(self) -> float:
+        """Return how long a call to the source may last: short, where another could be asked."""
+        left = self._pipeline.remaining()
+        if self._pipeline.is_stalling(self.source, self.span, float("inf")):
+            return min(left, 2 * MIN_STALL_SECONDS)
+        return left
+
+    def pause(self, seconds: float) -> None:
+        """Wait for a source that is busy, or raise."""
+        seconds *= self._pipeline.jitter()
+        self._pipeline.wait(seconds)
+        self._check(seconds)
+
+    def finish(self, read: PendingRead) -> None:
+        """Wait for the bytes, or raise."""
         stalled = 0
         while True:
             try:
-                read.wait(min(READ_SLICE_SECONDS, target.deadline.remaining()))
+                read.wait(min(READ_SLICE_SECONDS, self._pipeline.remaining()))
                 return
             except ReadTimeoutError:
-                self._check_going()
+                self._check(READ_SLICE_SECONDS)
             stalled += 1
             if stalled % STALLED_SLICES == 0:
-                target.client.check_answers(target.mx_source_id, target.artifact_id)
+                self.source.check_answers()
 
-    def _connect(self, descriptor: bytes) -> Peer:
-        """Connect once for every descriptor: a source makes a new one for new memory only."""
-        with self._peers_lock:
-            if descriptor not in self._peers:
-                self._peers[descriptor] = self._target.transport.connect(descriptor)
-            return self._peers[descriptor]
-
-    def _release(self, lease: ChunkLease) -> bool:
-        """Give `lease` back; False when it had run out."""
-        target = self._target
-        try:
-            target.client.release_chunk(
-                target.mx_source_id, target.artifact_id, lease.lease_id, RELEASE_TIMEOUT_SECONDS
-            )
-        except (LeaseExpiredError, RecordNotFoundError):
-            return False
-        except MxArtifactsError as error:
-            logger.debug("lease %s was not released: %s", lease.lease_id, error)
-        return True
+    def _check(self, waited_seconds: float) -> None:
+        self._pipeline.check_going()
+        self.source.client.check_attached()
+        self._waited_seconds += waited_seconds
+        if self._pipeline.is_stalling(self.source, self.span, self._waited_seconds):
+            raise SourceStalled

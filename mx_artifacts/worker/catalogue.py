@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import threading
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
+from mx_artifacts.bundle.index import IndexEntry
 from mx_artifacts.core.manifest import ArtifactManifest, ManifestChunk
 from mx_artifacts.errors import ConfigurationError, RecordNotFoundError
 from mx_artifacts.worker.chunk_source import ChunkSource
@@ -12,12 +14,16 @@ from mx_artifacts.worker.chunk_source import ChunkSource
 
 @dataclass(frozen=True)
 class ServedArtifact:
-    """An artifact and the memory it is read from."""
+    """An artifact and the memory it is read from.
+
+    `indexes` are those of its bundles, by file index: all of them, or none where they are unknown.
+    """
 
     mx_source_id: str
     artifact_id: str
     manifest: ArtifactManifest
     source: ChunkSource
+    indexes: Mapping[int, Sequence[IndexEntry]] = field(default_factory=dict, repr=False)
 
     def chunk(self, index: int) -> ManifestChunk:
         """Return a chunk, or raise ConfigurationError (the request is wrong)."""

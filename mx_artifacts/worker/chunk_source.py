@@ -11,6 +11,7 @@ from typing import Protocol
 
 from mx_artifacts.core.digest import crc32c, crc32c_hex
 from mx_artifacts.core.manifest import ArtifactManifest, ManifestChunk
+from mx_artifacts.core.ranges import Ranges
 from mx_artifacts.errors import BundleError, ChunkChecksumError, ConfigurationError
 from mx_artifacts.memory.buffers import Buffer, Bundle
 from mx_artifacts.memory.pool import BufferPool
@@ -24,6 +25,19 @@ class ChunkSource(Protocol):
     @property
     def descriptor(self) -> bytes:
         """The agent descriptor with which a peer can read every range this source leases."""
+        ...
+
+    def lease_whole(self) -> tuple[Mapping[int, RemoteRange], Callable[[], None]] | None:
+        """Return where the bundles lie, by file index (empty ones nowhere), and what gives them
+        back (once); None where they do not all lie in registered memory.
+
+        Raises:
+            LeaseError: closed.
+        """
+        ...
+
+    def available(self) -> Mapping[int, Ranges] | None:
+        """Return which bytes can be leased by now, by file index; None: all."""
         ...
 
     def lease(
@@ -63,6 +77,15 @@ class ResidentChunkSource:
             raise
         self.descriptor = transport.descriptor()
         self._lifetime = Lifetime(self._free)
+
+    def lease_whole(self) -> tuple[Mapping[int, RemoteRange], Callable[[], None]] | None:
+        self._lifetime.enter()
+        regions = enumerate(self._regions)
+        whole = {i: RemoteRange(r.addr, r.length) for i, r in regions if r is not None}
+        return whole, self._lifetime.leave
+
+    def available(self) -> Mapping[int, Ranges] | None:
+        return None
 
     def lease(
         self, chunk: ManifestChunk, timeout_seconds: float
@@ -107,6 +130,12 @@ class SlotChunkSource:
         self._pool = BufferPool(transport, min(slots, len(manifest.chunks)), largest)
         self.descriptor = transport.descriptor()
         self._lifetime = Lifetime(self._free)
+
+    def lease_whole(self) -> tuple[Mapping[int, RemoteRange], Callable[[], None]] | None:
+        return None
+
+    def available(self) -> Mapping[int, Ranges] | None:
+        return None
 
     def lease(
         self, chunk: ManifestChunk, timeout_seconds: float

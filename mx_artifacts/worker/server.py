@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from types import MappingProxyType
 
 import grpc
 
+from mx_artifacts.bundle.index import IndexEntry
 from mx_artifacts.clock import SYSTEM_CLOCK, Clock
 from mx_artifacts.core.manifest import ArtifactManifest, validate_against
 from mx_artifacts.errors import ConfigurationError, TransportError
@@ -20,9 +22,10 @@ from mx_artifacts.wire.gen.model_express import p2p_pb2_grpc
 from mx_artifacts.wire.gen.mx_artifacts.v1 import source_pb2_grpc
 from mx_artifacts.wire.listen import bind, is_in_use, join_address
 from mx_artifacts.worker.catalogue import Catalogue, ServedArtifact
-from mx_artifacts.worker.chunk_source import open_chunk_source
-from mx_artifacts.worker.service import MAX_PREPARES, Leases, SourceService, WorkerService
+from mx_artifacts.worker.chunk_source import ChunkSource, open_chunk_source
+from mx_artifacts.worker.service import MAX_PREPARES, Leases, WorkerService
 from mx_artifacts.worker.sessions import Sessions
+from mx_artifacts.worker.source_service import SourceService
 
 logger = logging.getLogger(__name__)
 
@@ -36,6 +39,9 @@ DEFAULT_GRACE_SECONDS = 5.0
 """Enough for the chunks under way; an orderly end should not take longer than a pod's (30 s)."""
 _EXPIRE_INTERVAL_SECONDS = 1.0
 _DRAIN_POLL_SECONDS = 0.05
+
+Indexes = Mapping[int, Sequence[IndexEntry]]
+NO_INDEXES: Indexes = MappingProxyType({})
 
 _SERVER_OPTIONS = (
     ("grpc.so_reuseport", 0),  # else two workers would share a port, and their callers
@@ -103,7 +109,14 @@ class WorkerServer:
             self._service, self._server
         )
         source_pb2_grpc.add_SourceServiceServicer_to_server(  # type: ignore[no-untyped-call]
-            SourceService(self._leases, sessions, lease_ttl_seconds), self._server
+            SourceService(
+                self._catalogue,
+                self._leases,
+                sessions,
+                lease_ttl_seconds,
+                lambda: self._service.draining,
+            ),
+            self._server,
         )
         self._expirer = threading.Thread(target=self._expire, name="mx-leases", daemon=True)
 
@@ -131,6 +144,7 @@ class WorkerServer:
         bundles: Mapping[str, Bundle],
         *,
         slots: int,
+        indexes: Indexes = NO_INDEXES,
     ) -> None:
         """Register an artifact's memory, then serve it.
 
@@ -138,6 +152,7 @@ class WorkerServer:
             bundles: the bytes of every manifest path; the worker's from here on, which closes
                 them when they are served no more.
             slots: how many chunk-sized buffers serve an artifact that does not lie in memory.
+            indexes: the members of every bundle, by file index, or none.
 
         Raises:
             ManifestInvalidError, ArtifactIdMismatchError, ConfigurationError (served already),
@@ -146,10 +161,25 @@ class WorkerServer:
         validate_against(manifest, artifact_id)
         source = open_chunk_source(self._transport, manifest, bundles, slots=slots)
         try:
-            self._catalogue.add(ServedArtifact(mx_source_id, artifact_id, manifest, source))
+            self.add_source(mx_source_id, artifact_id, manifest, source, indexes)
         except BaseException:
             source.close()
             raise
+
+    def add_source(
+        self,
+        mx_source_id: str,
+        artifact_id: str,
+        manifest: ArtifactManifest,
+        source: ChunkSource,
+        indexes: Indexes = NO_INDEXES,
+    ) -> None:
+        """Serve an artifact from `source`, which is the worker's from here on.
+
+        Raises:
+            ConfigurationError: it is served already; `source` is still the caller's.
+        """
+        self._catalogue.add(ServedArtifact(mx_source_id, artifact_id, manifest, source, indexes))
 
     def add_alias(self, alias: str, mx_source_id: str, artifact_id: str) -> None:
         """Serve an artifact that is served already under a second source id, from one memory.

@@ -1,12 +1,12 @@
-"""The source's gRPC services: the reference's WorkerService, and our SourceService beside it."""
+"""The source's gRPC service that the reference has too: WorkerService."""
 
 from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import NoReturn, TypeVar
+from typing import NoReturn
 
 import grpc
 
@@ -17,12 +17,9 @@ from mx_artifacts.memory.leases import LeaseTable
 from mx_artifacts.wire import convert
 from mx_artifacts.wire.gen.model_express import p2p_pb2 as pb
 from mx_artifacts.wire.gen.model_express import p2p_pb2_grpc
-from mx_artifacts.wire.gen.mx_artifacts.v1 import source_pb2, source_pb2_grpc
 from mx_artifacts.wire.status import code_of
 from mx_artifacts.worker.catalogue import Catalogue, ServedArtifact
 from mx_artifacts.worker.sessions import Sessions
-
-T = TypeVar("T")
 
 CHUNKS_PER_PAGE = 1024
 """As the reference; some 40 kB a page."""
@@ -36,14 +33,14 @@ for the next, so letting them wait long would stop each other; they also ask but
 
 
 @dataclass(frozen=True)
-class LeasedChunk:
-    """What a lease is of."""
+class Leased:
+    """What a lease is of: a chunk, or all of an artifact."""
 
     served: ServedArtifact
-    chunk: ManifestChunk
+    chunk: ManifestChunk | None = None
 
 
-Leases = LeaseTable[LeasedChunk]
+Leases = LeaseTable[Leased]
 
 
 def _abort(context: grpc.ServicerContext, error: MxArtifactsError) -> NoReturn:
@@ -52,7 +49,8 @@ def _abort(context: grpc.ServicerContext, error: MxArtifactsError) -> NoReturn:
 
 
 @contextlib.contextmanager
-def _translated(context: grpc.ServicerContext) -> Iterator[None]:
+def translated(context: grpc.ServicerContext) -> Iterator[None]:
+    """Answer the call with what the block raises."""
     try:
         yield
     except MxArtifactsError as error:
@@ -83,7 +81,7 @@ class WorkerService(p2p_pb2_grpc.WorkerServiceServicer):
     def GetArtifactManifestHeader(
         self, request: pb.GetArtifactManifestHeaderRequest, context: grpc.ServicerContext
     ) -> pb.GetArtifactManifestHeaderResponse:
-        with _translated(context):
+        with translated(context):
             served = self._catalogue.select(request.mx_source_id, request.artifact_id)
         manifest = served.manifest
         return convert.header_to_wire(
@@ -105,7 +103,7 @@ class WorkerService(p2p_pb2_grpc.WorkerServiceServicer):
     def GetArtifactManifestChunks(
         self, request: pb.GetArtifactManifestChunksRequest, context: grpc.ServicerContext
     ) -> pb.GetArtifactManifestChunksResponse:
-        with _translated(context):
+        with translated(context):
             served = self._catalogue.select(request.mx_source_id, request.artifact_id)
         chunks, start = served.manifest.chunks, request.start_chunk_index
         if start > len(chunks):
@@ -128,7 +126,7 @@ class WorkerService(p2p_pb2_grpc.WorkerServiceServicer):
         if self.draining:
             context.abort(grpc.StatusCode.UNAVAILABLE, "the source is stopping")
         session_id = str(dict(context.invocation_metadata()).get(SESSION_METADATA_KEY, ""))
-        with _translated(context):
+        with translated(context):
             served = self._catalogue.select(request.mx_source_id, request.artifact_id)
             answer = self._prepare(served, request.chunk_index, session_id, context)
         if not context.is_active():  # nobody will hear of the lease
@@ -151,16 +149,9 @@ class WorkerService(p2p_pb2_grpc.WorkerServiceServicer):
             source, give_back = served.source.lease(chunk, _slot_wait(session_id, context))
         finally:
             self._prepares.release()
-        try:
-            lease = self._leases.grant(session_id, LeasedChunk(served, chunk), give_back)
-        except BaseException:
-            give_back()
-            raise
-        try:  # again: had the session ended before the grant, nobody would free the lease
-            self._sessions.check(session_id)
-        except MxArtifactsError:
-            self._leases.free_session(session_id)
-            raise
+        lease = self._leases.grant_checked(
+            session_id, Leased(served, chunk), give_back, self._sessions.check
+        )
         return pb.PrepareArtifactChunkResponse(
             mx_source_id=served.mx_source_id,
             artifact_id=served.artifact_id,
@@ -175,12 +166,12 @@ class WorkerService(p2p_pb2_grpc.WorkerServiceServicer):
     def ReleaseArtifactChunk(
         self, request: pb.ReleaseArtifactChunkRequest, context: grpc.ServicerContext
     ) -> pb.ReleaseArtifactChunkResponse:
-        with _translated(context):
+        with translated(context):
             released = self._leases.release(request.lease_id).detail
         return pb.ReleaseArtifactChunkResponse(
             mx_source_id=released.served.mx_source_id,
             artifact_id=released.served.artifact_id,
-            chunk=convert.chunk_to_wire(released.chunk),
+            chunk=None if released.chunk is None else convert.chunk_to_wire(released.chunk),
         )
 
     def GetTensorManifest(
@@ -208,39 +199,3 @@ def _slot_wait(session_id: str, context: grpc.ServicerContext) -> float:
     limit = SLOT_WAIT_SECONDS if session_id else PLAIN_SLOT_WAIT_SECONDS
     remaining = context.time_remaining()
     return limit if remaining is None else max(0.0, min(limit, remaining / 2))
-
-
-class SourceService(source_pb2_grpc.SourceServiceServicer):
-    """Binds leases to the life of their targets. Every attached target occupies one thread."""
-
-    def __init__(self, leases: Leases, sessions: Sessions, lease_ttl_seconds: float) -> None:
-        self._leases = leases
-        self._sessions = sessions
-        self._lease_ttl_seconds = lease_ttl_seconds
-
-    def Attach(
-        self, request: source_pb2.AttachRequest, context: grpc.ServicerContext
-    ) -> Iterator[source_pb2.AttachEvent]:
-        with _translated(context):
-            self._sessions.open(request.session_id)
-        ended = threading.Event()
-        end = self._ender(request.session_id, ended)
-        if not context.add_callback(end):
-            end()
-        yield source_pb2.AttachEvent(lease_ttl_seconds=max(1, int(self._lease_ttl_seconds)))
-        ended.wait()
-
-    def _ender(self, session_id: str, ended: threading.Event) -> Callable[[], None]:
-        def end() -> None:
-            # In this order, for the second check in WorkerService._prepare.
-            self._sessions.end(session_id)
-            self._leases.free_session(session_id)
-            ended.set()
-
-        return end
-
-    def RenewLeases(
-        self, request: source_pb2.RenewLeasesRequest, context: grpc.ServicerContext
-    ) -> source_pb2.RenewLeasesResponse:
-        renewed = self._leases.renew_session(request.session_id)
-        return source_pb2.RenewLeasesResponse(renewed=renewed)

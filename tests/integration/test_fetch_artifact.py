@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
-from mx_artifacts.core.manifest import ArtifactManifest, ManifestChunk
+from mx_artifacts.bundle.index import BundleMap
+from mx_artifacts.bundle.spans import Span
+from mx_artifacts.core.manifest import ArtifactManifest
 from mx_artifacts.errors import (
     ArtifactIdMismatchError,
     BundleError,
@@ -129,16 +131,16 @@ class Refusing(Received):
         super().__init__()
         self._left = after_chunks
 
-    def begin(self, manifest: ArtifactManifest) -> Collection[int]:
+    def begin(self, manifest: ArtifactManifest, maps: Mapping[int, BundleMap]) -> Sequence[Span]:
         if not self._left:
             raise InstallError("no place")
-        return super().begin(manifest)
+        return super().begin(manifest, maps)
 
-    def write(self, chunk: ManifestChunk, data: memoryview) -> None:
+    def write(self, span: Span, data: memoryview) -> None:
         self._left -= 1
         if self._left < 0:
             raise InstallError("no place")
-        super().write(chunk, data)
+        super().write(span, data)
 
 
 @pytest.mark.parametrize("after_chunks", [0, 1, 5])
@@ -153,9 +155,8 @@ def test_what_the_receiver_refuses_ends_the_transfer(agent: Transport, after_chu
 
 
 class OnlyOne(Received):
-    def begin(self, manifest: ArtifactManifest) -> Collection[int]:
-        super().begin(manifest)
-        return {1}
+    def begin(self, manifest: ArtifactManifest, maps: Mapping[int, BundleMap]) -> Sequence[Span]:
+        return [span for span in super().begin(manifest, maps) if span.file_index == 1]
 
 
 def test_only_wanted_files_are_transferred(agent: Transport) -> None:
@@ -183,15 +184,17 @@ class Ordered(Received):
         self._turn = threading.Condition(threading.RLock())
         self._next = 0
 
-    def write(self, chunk: ManifestChunk, data: memoryview) -> None:
+    def write(self, span: Span, data: memoryview) -> None:
+        assert span.chunk is not None
+        number = span.chunk.chunk_index
         with self._turn:
-            self._turn.wait_for(lambda: self.stopped or self._next == chunk.chunk_index)
+            self._turn.wait_for(lambda: self.stopped or self._next == number)
             if self.stopped:
                 raise WorkStopped
-            if chunk.chunk_index == self._failing:
+            if number == self._failing:
                 self.stop()
                 raise BundleError("no bundle")
-            super().write(chunk, data)
+            super().write(span, data)
             self._next += 1
             self._turn.notify_all()
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from mx_artifacts.core.manifest import ArtifactManifest, ManifestChunk
-from mx_artifacts.transfer.engine import fetch_artifact
+from mx_artifacts.bundle.index import BundleMap
+from mx_artifacts.bundle.spans import Span, span_of_chunk
+from mx_artifacts.core.manifest import ArtifactManifest
+from mx_artifacts.transfer.engine import TransferLimits, fetch_artifact
+from mx_artifacts.transfer.source import SourceAddress
 from mx_artifacts.transport.base import Transport
 from tests.support.artifacts import SOURCE_ID
 
@@ -27,15 +30,14 @@ class Received:
         paths = [file.path for file in self.manifest.files]
         return dict(zip(paths, map(bytes, self._bundles), strict=True))
 
-    def begin(self, manifest: ArtifactManifest) -> Collection[int]:
+    def begin(self, manifest: ArtifactManifest, maps: Mapping[int, BundleMap]) -> Sequence[Span]:
         self.manifest = manifest
         self._bundles = [bytearray(file.size) for file in manifest.files]
-        return range(len(manifest.files))
+        return list(map(span_of_chunk, manifest.chunks))
 
-    def write(self, chunk: ManifestChunk, data: memoryview) -> None:
+    def write(self, span: Span, data: memoryview) -> None:
         assert not self.finished
-        bundle = self._bundles[chunk.file_index]
-        bundle[chunk.file_offset : chunk.file_offset + chunk.length] = data
+        self._bundles[span.file_index][span.offset : span.end] = data
 
     def stop(self) -> None:
         self.stopped = True
@@ -45,14 +47,19 @@ class Received:
 
 
 def fetch(
-    endpoint: str,
+    endpoint: str | Sequence[str],
     artifact_id: str,
     transport: Transport,
     receiver: Received | None = None,
+    *,
+    timeout_seconds: float = 60,
+    max_inflight_chunks: int = 3,
     **options: Any,
 ) -> Received:
-    """Fetch an artifact of the tests' source."""
+    """Fetch an artifact of the tests' source, or sources."""
     receiver = receiver or Received()
-    settings = {"timeout_seconds": 60, "max_inflight_chunks": 3, **options}
-    fetch_artifact(endpoint, SOURCE_ID, artifact_id, transport, receiver, **settings)
+    endpoints = [endpoint] if isinstance(endpoint, str) else endpoint
+    sources = [SourceAddress(each, SOURCE_ID) for each in endpoints]
+    limits = TransferLimits(timeout_seconds, max_inflight_chunks)
+    fetch_artifact(sources, artifact_id, transport, receiver, limits, **options)
     return receiver

@@ -154,7 +154,7 @@ def test_a_staging_place_that_is_removed_while_it_is_made_is_made_again(
         take(descriptor, operation)
 
     monkeypatch.setattr(fcntl, "flock", remove_once_and_lock)
-    workspace, directory, held = new_staging(tmp_path / "root")
+    workspace, directory, held = new_staging(tmp_path / "root", resume=False)
     assert directory.is_dir()
     assert str(directory) not in made
     workspace.sweep()  # as another installer does

@@ -12,6 +12,7 @@ from mx_artifacts.artifacts.factories import transfer_of_kind
 from mx_artifacts.artifacts.protocol import ArtifactSourceEndpoint, StagedArtifact
 from mx_artifacts.artifacts.receive import RootReceiver
 from mx_artifacts.artifacts.tarred import TarredP2PArtifactTransfer
+from mx_artifacts.bundle.index import map_bundle
 from mx_artifacts.errors import InstallVerificationError
 from mx_artifacts.install.base import InstallReport
 from mx_artifacts.kinds.registry import get_kind
@@ -21,16 +22,24 @@ BASE_NS = 1_600_000_000_123_456_789
 
 
 def received(
-    source: TarredP2PArtifactTransfer, target: TarredP2PArtifactTransfer
+    source: TarredP2PArtifactTransfer,
+    target: TarredP2PArtifactTransfer,
+    *,
+    with_index: bool = True,
 ) -> StagedArtifact:
     """Return what `target` has after it received all that `source` would serve."""
     bundle = source.prepare_source()
     receiver = RootReceiver(target._wanted_bundles(), target.mx_source_type)
-    wanted = receiver.begin(bundle.manifest)
-    for chunk in bundle.manifest.chunks:
-        if chunk.file_index in wanted:
-            content = bundle.bundles[bundle.manifest.files[chunk.file_index].path].view
-            receiver.write(chunk, content[chunk.file_offset :][: chunk.length])
+    index = bundle.index_by_file() if with_index else {}
+    maps = {
+        file.file_index: map_bundle(index[file.file_index], file.size, file.checksum)
+        for file in bundle.manifest.files
+        if index
+    }
+    for span in receiver.begin(bundle.manifest, maps):
+        content = bundle.bundles[bundle.manifest.files[span.file_index].path].view
+        assert not span.damage(content[span.offset : span.end])
+        receiver.write(span, content[span.offset : span.end])
     receiver.finish()
     bundle.close()
     endpoint = ArtifactSourceEndpoint("s", "w", 0, "h:1", bundle.artifact_id, 0)

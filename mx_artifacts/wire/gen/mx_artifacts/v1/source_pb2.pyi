@@ -1,6 +1,8 @@
+from google.protobuf.internal import containers as _containers
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
-from typing import ClassVar as _ClassVar, Optional as _Optional
+from collections.abc import Iterable as _Iterable, Mapping as _Mapping
+from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 
 DESCRIPTOR: _descriptor.FileDescriptor
 
@@ -27,3 +29,85 @@ class RenewLeasesResponse(_message.Message):
     RENEWED_FIELD_NUMBER: _ClassVar[int]
     renewed: int
     def __init__(self, renewed: _Optional[int] = ...) -> None: ...
+
+class Artifact(_message.Message):
+    __slots__ = ("mx_source_id", "artifact_id")
+    MX_SOURCE_ID_FIELD_NUMBER: _ClassVar[int]
+    ARTIFACT_ID_FIELD_NUMBER: _ClassVar[int]
+    mx_source_id: str
+    artifact_id: str
+    def __init__(self, mx_source_id: _Optional[str] = ..., artifact_id: _Optional[str] = ...) -> None: ...
+
+class LeaseArtifactRequest(_message.Message):
+    __slots__ = ("artifact", "session_id")
+    ARTIFACT_FIELD_NUMBER: _ClassVar[int]
+    SESSION_ID_FIELD_NUMBER: _ClassVar[int]
+    artifact: Artifact
+    session_id: str
+    def __init__(self, artifact: _Optional[_Union[Artifact, _Mapping]] = ..., session_id: _Optional[str] = ...) -> None: ...
+
+class ResidentBundle(_message.Message):
+    __slots__ = ("file_index", "addr", "length", "device_id")
+    FILE_INDEX_FIELD_NUMBER: _ClassVar[int]
+    ADDR_FIELD_NUMBER: _ClassVar[int]
+    LENGTH_FIELD_NUMBER: _ClassVar[int]
+    DEVICE_ID_FIELD_NUMBER: _ClassVar[int]
+    file_index: int
+    addr: int
+    length: int
+    device_id: int
+    def __init__(self, file_index: _Optional[int] = ..., addr: _Optional[int] = ..., length: _Optional[int] = ..., device_id: _Optional[int] = ...) -> None: ...
+
+class LeaseArtifactResponse(_message.Message):
+    __slots__ = ("lease_id", "source_metadata", "bundles")
+    LEASE_ID_FIELD_NUMBER: _ClassVar[int]
+    SOURCE_METADATA_FIELD_NUMBER: _ClassVar[int]
+    BUNDLES_FIELD_NUMBER: _ClassVar[int]
+    lease_id: str
+    source_metadata: bytes
+    bundles: _containers.RepeatedCompositeFieldContainer[ResidentBundle]
+    def __init__(self, lease_id: _Optional[str] = ..., source_metadata: _Optional[bytes] = ..., bundles: _Optional[_Iterable[_Union[ResidentBundle, _Mapping]]] = ...) -> None: ...
+
+class IndexedMember(_message.Message):
+    __slots__ = ("path", "is_directory", "size", "mode", "mtime_ns", "crc32c", "block_crc32c")
+    PATH_FIELD_NUMBER: _ClassVar[int]
+    IS_DIRECTORY_FIELD_NUMBER: _ClassVar[int]
+    SIZE_FIELD_NUMBER: _ClassVar[int]
+    MODE_FIELD_NUMBER: _ClassVar[int]
+    MTIME_NS_FIELD_NUMBER: _ClassVar[int]
+    CRC32C_FIELD_NUMBER: _ClassVar[int]
+    BLOCK_CRC32C_FIELD_NUMBER: _ClassVar[int]
+    path: str
+    is_directory: bool
+    size: int
+    mode: int
+    mtime_ns: int
+    crc32c: int
+    block_crc32c: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, path: _Optional[str] = ..., is_directory: bool = ..., size: _Optional[int] = ..., mode: _Optional[int] = ..., mtime_ns: _Optional[int] = ..., crc32c: _Optional[int] = ..., block_crc32c: _Optional[_Iterable[int]] = ...) -> None: ...
+
+class MemberIndexPage(_message.Message):
+    __slots__ = ("file_index", "members")
+    FILE_INDEX_FIELD_NUMBER: _ClassVar[int]
+    MEMBERS_FIELD_NUMBER: _ClassVar[int]
+    file_index: int
+    members: _containers.RepeatedCompositeFieldContainer[IndexedMember]
+    def __init__(self, file_index: _Optional[int] = ..., members: _Optional[_Iterable[_Union[IndexedMember, _Mapping]]] = ...) -> None: ...
+
+class BundleRange(_message.Message):
+    __slots__ = ("file_index", "offset", "length")
+    FILE_INDEX_FIELD_NUMBER: _ClassVar[int]
+    OFFSET_FIELD_NUMBER: _ClassVar[int]
+    LENGTH_FIELD_NUMBER: _ClassVar[int]
+    file_index: int
+    offset: int
+    length: int
+    def __init__(self, file_index: _Optional[int] = ..., offset: _Optional[int] = ..., length: _Optional[int] = ...) -> None: ...
+
+class Availability(_message.Message):
+    __slots__ = ("complete", "ranges")
+    COMPLETE_FIELD_NUMBER: _ClassVar[int]
+    RANGES_FIELD_NUMBER: _ClassVar[int]
+    complete: bool
+    ranges: _containers.RepeatedCompositeFieldContainer[BundleRange]
+    def __init__(self, complete: bool = ..., ranges: _Optional[_Iterable[_Union[BundleRange, _Mapping]]] = ...) -> None: ...

@@ -44,6 +44,21 @@ class SourceServiceStub(object):
                 request_serializer=mx__artifacts_dot_v1_dot_source__pb2.RenewLeasesRequest.SerializeToString,
                 response_deserializer=mx__artifacts_dot_v1_dot_source__pb2.RenewLeasesResponse.FromString,
                 _registered_method=True)
+        self.LeaseArtifact = channel.unary_unary(
+                '/mx_artifacts.v1.SourceService/LeaseArtifact',
+                request_serializer=mx__artifacts_dot_v1_dot_source__pb2.LeaseArtifactRequest.SerializeToString,
+                response_deserializer=mx__artifacts_dot_v1_dot_source__pb2.LeaseArtifactResponse.FromString,
+                _registered_method=True)
+        self.GetMemberIndex = channel.unary_stream(
+                '/mx_artifacts.v1.SourceService/GetMemberIndex',
+                request_serializer=mx__artifacts_dot_v1_dot_source__pb2.Artifact.SerializeToString,
+                response_deserializer=mx__artifacts_dot_v1_dot_source__pb2.MemberIndexPage.FromString,
+                _registered_method=True)
+        self.GetAvailability = channel.unary_unary(
+                '/mx_artifacts.v1.SourceService/GetAvailability',
+                request_serializer=mx__artifacts_dot_v1_dot_source__pb2.Artifact.SerializeToString,
+                response_deserializer=mx__artifacts_dot_v1_dot_source__pb2.Availability.FromString,
+                _registered_method=True)
 
 
 class SourceServiceServicer(object):
@@ -61,6 +76,24 @@ class SourceServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def LeaseArtifact(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def GetMemberIndex(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def GetAvailability(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_SourceServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -73,6 +106,21 @@ def add_SourceServiceServicer_to_server(servicer, server):
                     servicer.RenewLeases,
                     request_deserializer=mx__artifacts_dot_v1_dot_source__pb2.RenewLeasesRequest.FromString,
                     response_serializer=mx__artifacts_dot_v1_dot_source__pb2.RenewLeasesResponse.SerializeToString,
+            ),
+            'LeaseArtifact': grpc.unary_unary_rpc_method_handler(
+                    servicer.LeaseArtifact,
+                    request_deserializer=mx__artifacts_dot_v1_dot_source__pb2.LeaseArtifactRequest.FromString,
+                    response_serializer=mx__artifacts_dot_v1_dot_source__pb2.LeaseArtifactResponse.SerializeToString,
+            ),
+            'GetMemberIndex': grpc.unary_stream_rpc_method_handler(
+                    servicer.GetMemberIndex,
+                    request_deserializer=mx__artifacts_dot_v1_dot_source__pb2.Artifact.FromString,
+                    response_serializer=mx__artifacts_dot_v1_dot_source__pb2.MemberIndexPage.SerializeToString,
+            ),
+            'GetAvailability': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetAvailability,
+                    request_deserializer=mx__artifacts_dot_v1_dot_source__pb2.Artifact.FromString,
+                    response_serializer=mx__artifacts_dot_v1_dot_source__pb2.Availability.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -129,6 +177,87 @@ class SourceService(object):
             '/mx_artifacts.v1.SourceService/RenewLeases',
             mx__artifacts_dot_v1_dot_source__pb2.RenewLeasesRequest.SerializeToString,
             mx__artifacts_dot_v1_dot_source__pb2.RenewLeasesResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def LeaseArtifact(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/mx_artifacts.v1.SourceService/LeaseArtifact',
+            mx__artifacts_dot_v1_dot_source__pb2.LeaseArtifactRequest.SerializeToString,
+            mx__artifacts_dot_v1_dot_source__pb2.LeaseArtifactResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetMemberIndex(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_stream(
+            request,
+            target,
+            '/mx_artifacts.v1.SourceService/GetMemberIndex',
+            mx__artifacts_dot_v1_dot_source__pb2.Artifact.SerializeToString,
+            mx__artifacts_dot_v1_dot_source__pb2.MemberIndexPage.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetAvailability(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/mx_artifacts.v1.SourceService/GetAvailability',
+            mx__artifacts_dot_v1_dot_source__pb2.Artifact.SerializeToString,
+            mx__artifacts_dot_v1_dot_source__pb2.Availability.FromString,
             options,
             channel_credentials,
             insecure,

@@ -1,0 +1,160 @@
+"""A bundle's member index: what lies where in it, known before a byte of it is read.
+
+A source hands it out, and a target believes it for one reason: the headers that it makes from it
+(docs/format.md knows one form only), the checksums of contents and the padding between them join
+to the checksum that the manifest has for the bundle.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from mx_artifacts.bundle.headers import (
+    END_OF_ARCHIVE,
+    encode_member,
+    padding_bytes,
+    safe_mode,
+)
+from mx_artifacts.bundle.member_paths import MemberPaths
+from mx_artifacts.bundle.names import path_fault
+from mx_artifacts.bundle.pack import PackedMember
+from mx_artifacts.bundle.scan import DEFAULT_LIMITS, BundleLimits, BundleMember
+from mx_artifacts.core.chunks import MIB, file_ranges
+from mx_artifacts.core.digest import crc32c, crc32c_hex, crc32c_join
+from mx_artifacts.errors import ManifestInvalidError, UnsafePathError
+
+BLOCK_BYTES = 8 * MIB
+"""A longer content has checksums of its blocks too, so that each can be verified when it comes.
+Large enough to be read at full speed, small enough to be in flight several times."""
+
+
+class IndexEntry(NamedTuple):
+    """A member as a source states it; sizes in bytes, checksums CRC32C."""
+
+    path: str
+    is_dir: bool
+    size: int
+    mode: int
+    mtime_ns: int
+    checksum: int
+    blocks: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class MappedMember:
+    """A member and the bytes of its header, which begin at `start` in the bundle."""
+
+    member: BundleMember
+    checksum: int
+    blocks: tuple[int, ...]
+    start: int
+
+
+@dataclass(frozen=True)
+class BundleMap:
+    """A bundle's members in their order; `length` is the bundle's [bytes]."""
+
+    members: tuple[MappedMember, ...]
+    length: int
+
+    def headers(self) -> Iterator[tuple[int, bytes]]:
+        """Yield what the bundle holds beside contents and zeros, and where."""
+        for each in self.members:
+            yield each.start, _header(each.member)
+
+
+def index_of(members: Iterable[PackedMember], bundle: memoryview) -> tuple[IndexEntry, ...]:
+    """Return the index of a bundle that was packed here."""
+    return tuple(
+        IndexEntry(
+            each.member.path,
+            each.member.is_dir,
+            each.member.size,
+            each.member.mode,
+            each.member.mtime_ns,
+            each.checksum,
+            _blocks(each.member, bundle) if each.member.size > BLOCK_BYTES else (),
+        )
+        for each in members
+    )
+
+
+def _blocks(member: BundleMember, bundle: memoryview) -> tuple[int, ...]:
+    content = bundle[member.offset : member.offset + member.size]
+    ranges = file_ranges(member.size, BLOCK_BYTES)
+    return tuple(crc32c(content[offset : offset + length]) for offset, length in ranges)
+
+
+def map_bundle(
+    entries: Sequence[IndexEntry],
+    bundle_bytes: int,
+    checksum: str,
+    limits: BundleLimits = DEFAULT_LIMITS,
+) -> BundleMap:
+    """Return where everything lies, if `entries` are the index of a bundle.
+
+    The bundle has `bundle_bytes` and, by its manifest, the CRC32C `checksum` in hex.
+
+    Raises:
+        ManifestInvalidError: they are the index of another bundle, or of none.
+        UnsafePathError, BundleError: a member would leave its root, or there are too many.
+    """
+    paths = MemberPaths(limits.max_members, limits.max_names_bytes)
+    members: list[MappedMember] = []
+    position = joined = 0
+    for entry in entries:
+        _check(entry)
+        paths.add(entry.path, entry.is_dir)
+        start = position
+        mode = safe_mode(entry.mode, is_dir=entry.is_dir)
+        size = 0 if entry.is_dir else entry.size
+        header = encode_member(
+            entry.path, is_dir=entry.is_dir, size=size, mode=mode, mtime_ns=entry.mtime_ns
+        )
+        position += len(header)
+        member = BundleMember(entry.path, entry.is_dir, size, mode, entry.mtime_ns, position)
+        members.append(MappedMember(member, entry.checksum, entry.blocks, start))
+        joined = crc32c(header, joined)
+        if size:
+            joined = crc32c_join(joined, entry.checksum, size)
+            joined = crc32c(bytes(padding_bytes(size)), joined)
+            position += size + padding_bytes(size)
+        if position > bundle_bytes:
+            break
+    position += len(END_OF_ARCHIVE)
+    joined = crc32c(END_OF_ARCHIVE, joined)
+    if (position, crc32c_hex(joined)) != (bundle_bytes, checksum):
+        raise ManifestInvalidError(
+            f"the member index describes {position} bytes with the checksum {crc32c_hex(joined)}, "
+            f"the bundle has {bundle_bytes} with {checksum}"
+        )
+    return BundleMap(tuple(members), bundle_bytes)
+
+
+def _check(entry: IndexEntry) -> None:
+    fault = path_fault(entry.path)
+    if fault is not None:
+        raise UnsafePathError(f"member {entry.path[:80]!r}: {fault}")
+    lengths = [length for _, length in file_ranges(entry.size, BLOCK_BYTES)]
+    if len(lengths) <= 1:
+        return
+    joined = 0
+    if len(lengths) == len(entry.blocks):
+        for block, length in zip(entry.blocks, lengths, strict=True):
+            joined = crc32c_join(joined, block, length)
+    if joined != entry.checksum:
+        raise ManifestInvalidError(
+            f"the blocks of member {entry.path!r} are not those of its content"
+        )
+
+
+def _header(member: BundleMember) -> bytes:
+    return encode_member(
+        member.path,
+        is_dir=member.is_dir,
+        size=member.size,
+        mode=member.mode,
+        mtime_ns=member.mtime_ns,
+    )

@@ -1,0 +1,106 @@
+"""Spans: what is read of a bundle at once, and verified before anybody sees it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from mx_artifacts.bundle.index import BLOCK_BYTES, MappedMember
+from mx_artifacts.bundle.scan import BundleMember
+from mx_artifacts.core.chunks import file_ranges
+from mx_artifacts.core.digest import crc32c, crc32c_hex
+from mx_artifacts.core.manifest import ManifestChunk
+
+SPAN_BYTES = BLOCK_BYTES
+"""A span's length at most, unless it is a whole chunk."""
+MAX_GAP_BYTES = 64 * 1024
+"""Bytes between two wanted parts that are read along, since another read would cost as much:
+a few tens of microseconds at some GB/s."""
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """`length` bytes of a member's content from `position` on, and their CRC32C."""
+
+    member: BundleMember
+    position: int
+    length: int
+    checksum: int
+
+    @property
+    def offset(self) -> int:
+        """Where it lies in the bundle."""
+        return self.member.offset + self.position
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Span:
+    """`length` bytes [> 0] of bundle `file_index` from `offset` on.
+
+    It has `parts`, each verified by itself, or else is one chunk of the manifest as a whole.
+    """
+
+    file_index: int
+    offset: int
+    length: int
+    parts: tuple[Part, ...] = ()
+    chunk: ManifestChunk | None = None
+
+    @property
+    def end(self) -> int:
+        return self.offset + self.length
+
+    def content_of(self, part: Part, data: memoryview) -> memoryview:
+        """Return the bytes of one of its parts, of `data`, the span's."""
+        start = part.offset - self.offset
+        return data[start : start + part.length]
+
+    def damage(self, data: memoryview) -> str:
+        """Say which part of `data` is not what was sealed, or ""."""
+        if self.chunk is not None:
+            actual, wanted = crc32c_hex(crc32c(data)), self.chunk.checksum
+            same = actual == wanted
+            return "" if same else f"chunk {self.chunk.chunk_index}: {actual} for {wanted}"
+        for part in self.parts:
+            checksum = crc32c(self.content_of(part, data))
+            if checksum != part.checksum:
+                actual, wanted = crc32c_hex(checksum), crc32c_hex(part.checksum)
+                return f"{part.member.path!r} at {part.position}: {actual} for {wanted}"
+        return ""
+
+
+def parts_of(mapped: MappedMember) -> list[Part]:
+    """Cut a member's content into parts; a directory and an empty file have none."""
+    member = mapped.member
+    if not mapped.blocks:
+        return [Part(member, 0, member.size, mapped.checksum)] if member.size else []
+    ranges = file_ranges(member.size, BLOCK_BYTES)
+    return [
+        Part(member, offset, length, checksum)
+        for (offset, length), checksum in zip(ranges, mapped.blocks, strict=True)
+    ]
+
+
+def spans_of(file_index: int, parts: Iterable[Part]) -> Iterator[Span]:
+    """Gather parts, which come in the order of their offsets, into spans."""
+    gathered: list[Part] = []
+    for part in parts:
+        if gathered:
+            end = gathered[-1].offset + gathered[-1].length
+            too_long = part.offset + part.length - gathered[0].offset > SPAN_BYTES
+            if too_long or part.offset - end > MAX_GAP_BYTES:
+                yield _span(file_index, gathered)
+                gathered = []
+        gathered.append(part)
+    if gathered:
+        yield _span(file_index, gathered)
+
+
+def _span(file_index: int, parts: list[Part]) -> Span:
+    start, last = parts[0].offset, parts[-1]
+    return Span(file_index, start, last.offset + last.length - start, tuple(parts))
+
+
+def span_of_chunk(chunk: ManifestChunk) -> Span:
+    """Return a chunk as a span."""
+    return Span(chunk.file_index, chunk.file_offset, chunk.length, chunk=chunk)

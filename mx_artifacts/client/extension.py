@@ -1,0 +1,106 @@
+"""Calls to our SourceService of a worker, in core types; other peers have none of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import grpc
+
+from mx_artifacts.bundle.index import IndexEntry
+from mx_artifacts.core.ranges import Ranges
+from mx_artifacts.errors import MxArtifactsError
+from mx_artifacts.transport.base import RemoteRange
+from mx_artifacts.wire import source as wire
+from mx_artifacts.wire.gen.mx_artifacts.v1 import source_pb2 as pb
+from mx_artifacts.wire.status import error_from_worker
+
+# Codes that mean "not here": no such service; not resident; no index.
+_NOT_OFFERED = (
+    grpc.StatusCode.UNIMPLEMENTED,
+    grpc.StatusCode.FAILED_PRECONDITION,
+    grpc.StatusCode.NOT_FOUND,
+)
+
+
+@dataclass(frozen=True)
+class WholeLease:
+    """Where a source's bundles lie, by file index, until its session ends. Unchecked claims."""
+
+    bundles: Mapping[int, RemoteRange]
+    descriptor: bytes
+    """The source's agent descriptor."""
+
+
+class SourceExtension:
+    """The extension of the source at `endpoint`, through `stub` (a SourceServiceStub).
+
+    All methods return None where the source does not offer what they ask for, may be called from
+    any thread, and raise PeerLostError and RemoteError.
+    """
+
+    def __init__(self, stub: Any, endpoint: str, timeout_seconds: float) -> None:
+        self._stub = stub
+        self._endpoint = endpoint
+        self._timeout_seconds = timeout_seconds
+
+    def lease_artifact(
+        self, mx_source_id: str, artifact_id: str, session_id: str
+    ) -> WholeLease | None:
+        """Lease all bundles at once, for an attached session."""
+        request = pb.LeaseArtifactRequest(
+            artifact=wire.artifact_to_wire(mx_source_id, artifact_id), session_id=session_id
+        )
+        try:
+            answer = self._stub.LeaseArtifact(request, timeout=self._timeout_seconds)
+        except grpc.RpcError as error:
+            self._raise_unless_not_offered(error)
+            return None
+        bundles = {
+            each.file_index: RemoteRange(each.addr, each.length, each.device_id)
+            for each in answer.bundles
+        }
+        return WholeLease(bundles, answer.source_metadata)
+
+    def member_index(
+        self, mx_source_id: str, artifact_id: str, max_members: int
+    ) -> Mapping[int, list[IndexEntry]] | None:
+        """Return the members of every bundle, by file index: claims, for the caller to check.
+
+        None also where there are more than `max_members`.
+        """
+        request = wire.artifact_to_wire(mx_source_id, artifact_id)
+        index: dict[int, list[IndexEntry]] = {}
+        count = 0
+        call = self._stub.GetMemberIndex(request, timeout=self._timeout_seconds)
+        try:
+            for page in call:
+                entries = index.setdefault(page.file_index, [])
+                entries.extend(IndexEntry(*each) for each in wire.index_from_wire(page))
+                count += len(page.members)
+                if count > max_members:
+                    call.cancel()
+                    return None
+        except grpc.RpcError as error:
+            self._raise_unless_not_offered(error)
+            return None
+        return index
+
+    def availability(
+        self, mx_source_id: str, artifact_id: str
+    ) -> tuple[bool, Mapping[int, Ranges]]:
+        """Return whether the source has everything, and what it has if it has not."""
+        request = wire.artifact_to_wire(mx_source_id, artifact_id)
+        try:
+            answer = self._stub.GetAvailability(request, timeout=self._timeout_seconds)
+        except grpc.RpcError as error:
+            self._raise_unless_not_offered(error)
+            return True, {}  # who cannot tell has all of what it serves
+        ranges = wire.availability_from_wire(answer)
+        return ranges is None, ranges or {}
+
+    def _raise_unless_not_offered(self, error: grpc.RpcError) -> None:
+        failure: MxArtifactsError = error_from_worker(error, self._endpoint)
+        if not isinstance(error, grpc.Call) or error.code() not in _NOT_OFFERED:
+            raise failure from error

@@ -1,0 +1,262 @@
+"""One source of an artifact, as a target reads it: whole from its memory, or chunk by chunk.
+
+Spans are read one-sided wherever the source leases the artifact as a whole; else the chunk that a
+span lies in is leased for as long as its spans are read.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Protocol
+
+from mx_artifacts.bundle.spans import Span
+from mx_artifacts.client.extension import WholeLease
+from mx_artifacts.client.worker import ChunkLease, WorkerClient
+from mx_artifacts.core.manifest import ArtifactManifest, ManifestChunk
+from mx_artifacts.core.ranges import Ranges
+from mx_artifacts.errors import (
+    LeaseExpiredError,
+    ManifestInvalidError,
+    MxArtifactsError,
+    NoFreeSlotError,
+    PeerLostError,
+    RecordNotFoundError,
+)
+from mx_artifacts.memory.pool import PooledBuffer
+from mx_artifacts.transfer.plan import check_lease
+from mx_artifacts.transport.base import Peer, PendingRead, RemoteRange, Transport
+
+logger = logging.getLogger(__name__)
+
+FIRST_BACKOFF_SECONDS = 0.05
+MAX_BACKOFF_SECONDS = 1.0
+RELEASE_TIMEOUT_SECONDS = 2.0
+"""A release is a courtesy: sessions, and at last the lease's expiry, do it without us."""
+
+
+@dataclass(frozen=True)
+class SourceAddress:
+    """Where a source listens (host:port), and under which id it serves the artifact."""
+
+    endpoint: str
+    mx_source_id: str
+
+
+class Patience(Protocol):
+    """What a reader asks while it waits."""
+
+    def remaining(self) -> float:
+        """Return the seconds that a call may last."""
+        ...
+
+    def pause(self, seconds: float) -> None:
+        """Wait so long, or raise because there is no point in it any more."""
+        ...
+
+    def finish(self, read: PendingRead) -> None:
+        """Return when `read` has its bytes; raise as `PendingRead.wait`, or to give it up."""
+        ...
+
+
+class Source:
+    """A source that is open: its client is attached. Any thread, but for `close`."""
+
+    def __init__(
+        self,
+        address: SourceAddress,
+        manifest: ArtifactManifest,
+        transport: Transport,
+        client: WorkerClient,
+    ) -> None:
+        self.address = address
+        self.client = client
+        self._artifact_id = manifest.artifact_id()
+        self._manifest = manifest
+        self._transport = transport
+        self._peers: dict[bytes, Peer] = {}
+        self._peers_lock = threading.Lock()
+        self._whole: WholeLease | None = None
+        self._complete = True
+        self._ranges: Mapping[int, Ranges] = {}
+        self._first_chunks: dict[int, int] = {}
+        for chunk in reversed(manifest.chunks):
+            self._first_chunks[chunk.file_index] = chunk.chunk_index
+
+    def __str__(self) -> str:
+        return self.address.endpoint
+
+    @property
+    def leases_chunks(self) -> bool:
+        """Whether it leases chunks only, so that those who read from one take all of it."""
+        return self._whole is None
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether it has the whole artifact."""
+        return self._complete
+
+    def open(self) -> None:
+        """Attach, and lease what can be leased at once.
+
+        Raises:
+            PeerLostError, RemoteError, RecordNotFoundError, TransportError, ManifestInvalidError
+        """
+        self.client.attach()
+        whole = self.client.lease_artifact(self.address.mx_source_id, self._artifact_id)
+        if whole is not None:
+            self._check_whole(whole)
+            self._connect(whole.descriptor)
+            self._whole = whole
+            self.refresh()
+
+    def _check_whole(self, whole: WholeLease) -> None:
+        sizes = {file.file_index: file.size for file in self._manifest.files if file.size}
+        if sizes != {index: at.length for index, at in whole.bundles.items()}:
+            raise ManifestInvalidError(f"source {self} leases memory of other sizes than its files")
+
+    def refresh(self) -> None:
+        """Ask a source that is still receiving what it has by now. Raises as `open`."""
+        self._complete, self._ranges = self.client.extension.availability(
+            self.address.mx_source_id, self._artifact_id
+        )
+
+    def has(self, span: Span) -> bool:
+        """Tell whether all of a span can be read from it now."""
+        if self._complete:
+            return True
+        ranges = self._ranges.get(span.file_index)
+        return ranges is not None and ranges.has(span.offset, span.end)
+
+    def check_answers(self) -> None:
+        """Return when it still answers, by its smallest call; raises as `open`."""
+        self.client.check_answers(self.address.mx_source_id, self._artifact_id)
+
+    def close(self) -> None:
+        """Detach and disconnect. Idempotent; nobody reads from it any more."""
+        self.client.close()
+        while self._peers:
+            self._peers.popitem()[1].close()
+
+    # --- reading ---------------------------------------------------------------------------------
+
+    def chunks_of(self, span: Span) -> Iterator[tuple[ManifestChunk, int, int]]:
+        """Yield the chunks that a span lies in, and which bytes of each: from, up to."""
+        size, first = self._manifest.chunk_size, self._first_chunks[span.file_index]
+        for number in range(span.offset // size, -(-span.end // size)):
+            chunk = self._manifest.chunks[first + number]
+            start = max(span.offset, chunk.file_offset) - chunk.file_offset
+            yield chunk, start, min(span.end - chunk.file_offset, chunk.length)
+
+    @contextmanager
+    def reader(self, patience: Patience) -> Iterator[WholeReader | ChunkReader]:
+        """Lend what reads spans; it holds leases until then."""
+        if self._whole is not None:
+            yield WholeReader(self, self._whole, patience)
+            return
+        reader = ChunkReader(self, patience)
+        try:
+            yield reader
+        finally:
+            reader.release()
+
+    def post(
+        self, descriptor: bytes, source: RemoteRange, buffer: PooledBuffer, offset: int
+    ) -> PendingRead:
+        """Start reading `source` into `buffer` from `offset` on."""
+        peer = self._connect(descriptor)
+        return self._transport.post_read(peer, [source], [(buffer.region, offset)])
+
+    def _connect(self, descriptor: bytes) -> Peer:
+        """Connect once for every descriptor: a source makes a new one for new memory only."""
+        with self._peers_lock:
+            if descriptor not in self._peers:
+                self._peers[descriptor] = self._transport.connect(descriptor)
+            return self._peers[descriptor]
+
+    def prepare(self, chunk: ManifestChunk, patience: Patience) -> ChunkLease:
+        """Lease `chunk`, for as long as it takes: a busy source is not a broken one."""
+        backoff = FIRST_BACKOFF_SECONDS
+        while True:
+            try:
+                return self.client.prepare_chunk(
+                    self.address.mx_source_id,
+                    self._artifact_id,
+                    chunk.chunk_index,
+                    patience.remaining(),
+                )
+            except NoFreeSlotError:
+                if not patience.remaining():
+                    raise
+            except RecordNotFoundError as error:  # it gave us its tables, so it is stopping
+                raise PeerLostError(f"{error}; it served that a moment ago") from error
+            patience.pause(backoff)
+            backoff = min(2 * backoff, MAX_BACKOFF_SECONDS)
+
+    def release(self, lease: ChunkLease) -> bool:
+        """Give `lease` back; False when it had run out."""
+        try:
+            self.client.release_chunk(
+                self.address.mx_source_id,
+                self._artifact_id,
+                lease.lease_id,
+                RELEASE_TIMEOUT_SECONDS,
+            )
+        except (LeaseExpiredError, RecordNotFoundError):
+            return False
+        except MxArtifactsError as error:
+            logger.debug("lease %s was not released: %s", lease.lease_id, error)
+        return True
+
+
+class WholeReader:
+    """Reads any range of an artifact that is leased as a whole. One thread."""
+
+    def __init__(self, source: Source, whole: WholeLease, patience: Patience) -> None:
+        self._source = source
+        self._whole = whole
+        self._patience = patience
+
+    def read(self, span: Span, buffer: PooledBuffer, pending: list[PendingRead]) -> None:
+        """Bring a span to the begin of `buffer`; `pending` gets the reads that use it."""
+        bundle = self._whole.bundles[span.file_index]
+        at = RemoteRange(bundle.addr + span.offset, span.length, bundle.device_id)
+        pending.append(self._source.post(self._whole.descriptor, at, buffer, 0))
+        self._patience.finish(pending[-1])
+
+    def release(self) -> bool:
+        """Do nothing: the lease ends with the session."""
+        return True
+
+
+class ChunkReader:
+    """Reads spans of the chunk that it leases. One thread."""
+
+    def __init__(self, source: Source, patience: Patience) -> None:
+        self._source = source
+        self._patience = patience
+        self._chunk: ManifestChunk | None = None
+        self._lease: ChunkLease | None = None
+
+    def read(self, span: Span, buffer: PooledBuffer, pending: list[PendingRead]) -> None:
+        """As `WholeReader.read`; keeps the last chunk's lease for the next span."""
+        position = 0
+        for chunk, start, end in self._source.chunks_of(span):
+            if chunk != self._chunk:
+                self.release()
+                self._lease, self._chunk = self._source.prepare(chunk, self._patience), chunk
+                check_lease(self._lease, chunk)
+            assert self._lease is not None, "a chunk was leased"
+            at = self._lease.source
+            part = RemoteRange(at.addr + start, end - start, at.device_id)
+            pending.append(self._source.post(self._lease.descriptor, part, buffer, position))
+            self._patience.finish(pending[-1])
+            position += end - start
+
+    def release(self) -> bool:
+        """Give the lease back, if there is one; False when it had run out."""
+        lease, self._lease, self._chunk = self._lease, None, None
+        return lease is None or self._source.release(lease)

@@ -1,0 +1,116 @@
+"""The source's second gRPC service: what ours offer beyond the reference's WorkerService."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+
+import grpc
+
+from mx_artifacts.errors import LeaseError, LeaseExpiredError, RecordNotFoundError
+from mx_artifacts.wire import source as wire
+from mx_artifacts.wire.gen.mx_artifacts.v1 import source_pb2 as pb
+from mx_artifacts.wire.gen.mx_artifacts.v1 import source_pb2_grpc
+from mx_artifacts.worker.catalogue import Catalogue, ServedArtifact
+from mx_artifacts.worker.service import Leased, Leases, translated
+from mx_artifacts.worker.sessions import Sessions
+
+
+class SourceService(source_pb2_grpc.SourceServiceServicer):
+    """Binds leases to the life of their targets, and leases artifacts as a whole.
+
+    Every attached target occupies one thread.
+    """
+
+    def __init__(
+        self,
+        catalogue: Catalogue,
+        leases: Leases,
+        sessions: Sessions,
+        lease_ttl_seconds: float,
+        is_draining: Callable[[], bool],
+    ) -> None:
+        self._catalogue = catalogue
+        self._leases = leases
+        self._sessions = sessions
+        self._lease_ttl_seconds = lease_ttl_seconds
+        self._is_draining = is_draining
+
+    def Attach(
+        self, request: pb.AttachRequest, context: grpc.ServicerContext
+    ) -> Iterator[pb.AttachEvent]:
+        with translated(context):
+            self._sessions.open(request.session_id)
+        ended = threading.Event()
+        end = self._ender(request.session_id, ended)
+        if not context.add_callback(end):
+            end()
+        yield pb.AttachEvent(lease_ttl_seconds=max(1, int(self._lease_ttl_seconds)))
+        ended.wait()
+
+    def _ender(self, session_id: str, ended: threading.Event) -> Callable[[], None]:
+        def end() -> None:
+            # In this order, for the second check of whoever grants a lease.
+            self._sessions.end(session_id)
+            self._leases.free_session(session_id)
+            ended.set()
+
+        return end
+
+    def RenewLeases(
+        self, request: pb.RenewLeasesRequest, context: grpc.ServicerContext
+    ) -> pb.RenewLeasesResponse:
+        renewed = self._leases.renew_session(request.session_id)
+        return pb.RenewLeasesResponse(renewed=renewed)
+
+    def LeaseArtifact(
+        self, request: pb.LeaseArtifactRequest, context: grpc.ServicerContext
+    ) -> pb.LeaseArtifactResponse:
+        with translated(context):
+            if self._is_draining():
+                raise LeaseError("the source is stopping and grants no lease")
+            if not request.session_id:
+                raise LeaseExpiredError("a whole artifact is leased to attached sessions only")
+            self._sessions.check(request.session_id)
+            served = self._select(request.artifact)
+            leased = served.source.lease_whole()
+            if leased is None:
+                context.abort(
+                    grpc.StatusCode.FAILED_PRECONDITION,
+                    "the artifact does not lie in memory as a whole: lease chunks",
+                )
+                raise AssertionError("abort raises")
+            whole, give_back = leased
+            lease = self._leases.grant_checked(
+                request.session_id, Leased(served), give_back, self._sessions.check
+            )
+        return pb.LeaseArtifactResponse(
+            lease_id=lease.lease_id,
+            source_metadata=served.source.descriptor,
+            bundles=[
+                pb.ResidentBundle(
+                    file_index=index, addr=at.addr, length=at.length, device_id=at.device_id
+                )
+                for index, at in whole.items()
+            ],
+        )
+
+    def GetMemberIndex(
+        self, request: pb.Artifact, context: grpc.ServicerContext
+    ) -> Iterator[pb.MemberIndexPage]:
+        with translated(context):
+            served = self._select(request)
+            if not served.indexes:
+                raise RecordNotFoundError(f"artifact {served.artifact_id} has no index here")
+        for file_index, entries in served.indexes.items():
+            yield from wire.index_to_wire(file_index, entries)
+
+    def GetAvailability(
+        self, request: pb.Artifact, context: grpc.ServicerContext
+    ) -> pb.Availability:
+        with translated(context):
+            served = self._select(request)
+        return wire.availability_to_wire(served.source.available())
+
+    def _select(self, artifact: pb.Artifact) -> ServedArtifact:
+        return self._catalogue.select(artifact.mx_source_id, artifact.artifact_id)
