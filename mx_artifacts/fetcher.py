@@ -14,22 +14,34 @@ from mx_artifacts.artifacts.factories import transfer_of_kind
 from mx_artifacts.artifacts.find import ANY_SOURCE, SourceFinder, SourceWanted
 from mx_artifacts.artifacts.group_member import GroupMember, GroupWanted
 from mx_artifacts.artifacts.protocol import ArtifactSourceEndpoint
-from mx_artifacts.artifacts.tarred import DEFAULT_LOCK_TIMEOUT_SECONDS, TarredP2PArtifactTransfer
+from mx_artifacts.artifacts.receive import RootReceiver
+from mx_artifacts.artifacts.seed import Seeder
+from mx_artifacts.artifacts.seeding_receiver import SeedingReceiver
+from mx_artifacts.artifacts.tarred import (
+    DEFAULT_LOCK_TIMEOUT_SECONDS,
+    TarredP2PArtifactTransfer,
+    address_of,
+    not_wrapped,
+)
 from mx_artifacts.artifacts.turn import turn_to_fetch
 from mx_artifacts.client.central import CentralClient
 from mx_artifacts.clock import SYSTEM_CLOCK, Clock
 from mx_artifacts.core.identity import SourceIdentity
-from mx_artifacts.errors import InstallError
+from mx_artifacts.core.sources import PodIdentity
+from mx_artifacts.errors import InstallError, MxArtifactsError
 from mx_artifacts.install.base import ALONE, Agreement, InstallReport
 from mx_artifacts.install.workspace import check_target
 from mx_artifacts.kinds.base import CacheKind
 from mx_artifacts.kinds.identity import check_stated_roots
+from mx_artifacts.memory.budget import BundleBudget
 from mx_artifacts.observability.events import EventSink, drop
-from mx_artifacts.settings import BUNDLE_ROOT, STATE_DIR
-from mx_artifacts.transfer.engine import TransferLimits
+from mx_artifacts.settings import BUNDLE_ROOT, RESIDENT_BUDGET, STATE_DIR
+from mx_artifacts.transfer.engine import TransferLimits, fetch_artifact
 from mx_artifacts.transfer.select import ordering
+from mx_artifacts.transfer.source import SourceAddress
 from mx_artifacts.transport.base import Transport
 from mx_artifacts.transport.registry import open_transport
+from mx_artifacts.worker.server import WorkerServer
 
 
 @dataclass(frozen=True)
@@ -44,6 +56,9 @@ class FetcherSettings:
             before the transfer and before the install.
         selector: "random" or "rendezvous_hash".
         state_directory: where this node's quarantine is.
+        max_bytes_per_second: taken by each transfer, and given away by seeds; None: any number.
+        seed: serve what is received, from its first bytes on and until `close`.
+        host, port, pod, resident_budget_bytes: for seeds; as in `PublisherSettings`.
     """
 
     bundle_root: Path = field(default_factory=BUNDLE_ROOT.read)
@@ -52,6 +67,12 @@ class FetcherSettings:
     lock_timeout_seconds: float = DEFAULT_LOCK_TIMEOUT_SECONDS
     selector: str = "random"
     state_directory: Path = field(default_factory=STATE_DIR.read)
+    max_bytes_per_second: float | None = None
+    seed: bool = False
+    host: str = "127.0.0.1"
+    port: int = 0
+    pod: PodIdentity = field(default_factory=PodIdentity)
+    resident_budget_bytes: int = field(default_factory=RESIDENT_BUDGET.read)
 
 
 @dataclass(frozen=True)
@@ -70,7 +91,9 @@ class FetchPlan:
 class Fetched:
     """What was fetched from whom, and what was installed.
 
-    `total_bytes` were transferred: none when all of it was here already.
+    `source` is the one that told what the artifact is; others may have delivered. `total_bytes`
+    were transferred: none when all of it was here already. `left_behind` are the sources that
+    failed meanwhile, by endpoint, and what by.
     """
 
     kind: str
@@ -79,6 +102,17 @@ class Fetched:
     transfer_seconds: float
     install_seconds: float
     report: InstallReport
+    left_behind: Mapping[str, MxArtifactsError] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class _Fetch:
+    """What is fetched, and how."""
+
+    identity: SourceIdentity
+    transfer: TarredP2PArtifactTransfer
+    replace: bool
+    wait_seconds: float
 
 
 class ArtifactFetcher:
@@ -99,6 +133,8 @@ class ArtifactFetcher:
         self._client = client
         self._transport_factory = transport_factory
         self._transport: Transport | None = None
+        self._server: WorkerServer | None = None
+        self._seeder: Seeder | None = None
         self._settings = settings
         self._events = events
         self._clock = clock
@@ -219,8 +255,9 @@ class ArtifactFetcher:
             ConfigurationError, RemoteError: the group cannot be joined; nothing was asked for.
         """
         plan = partial(self._plan, kind, identity, roots, wanted=wanted, replace=replace)
+        fetch = _Fetch(identity, self._transfer(kind, roots), replace, wanted.wait_seconds)
         if group is None or group.size == 1:
-            return self._fetch(plan(), self._transfer(kind, roots), replace, ALONE)
+            return self._fetch(fetch, plan(), ALONE)
         with GroupMember(
             self._client,
             group,
@@ -229,20 +266,14 @@ class ArtifactFetcher:
             clock=self._clock,
             events=self._events,
         ) as member:
-            return self._fetch(plan(), self._transfer(kind, roots), replace, member)
+            return self._fetch(fetch, plan(), member)
 
-    def _fetch(
-        self,
-        plan: FetchPlan,
-        transfer: TarredP2PArtifactTransfer,
-        replace: bool,
-        agreement: Agreement,
-    ) -> Fetched:
-        first = plan.sources[0]
+    def _fetch(self, fetch: _Fetch, plan: FetchPlan, agreement: Agreement) -> Fetched:
+        first, transfer = plan.sources[0], fetch.transfer
         if plan.already is not None:
-            return self._agreed(transfer, first, plan.already, agreement)
-        if replace:
-            return self._transfer_and_install(transfer, plan.sources, True, agreement)
+            return self._agreed(fetch, plan.sources, plan.already, agreement)
+        if fetch.replace:
+            return self._transfer_and_install(fetch, plan.sources, agreement)
         with turn_to_fetch(
             self._settings.bundle_root,
             first.artifact_id,
@@ -253,39 +284,53 @@ class ArtifactFetcher:
         ):
             already = transfer.find_installed(first.artifact_id)  # by whoever had its turn before
             if already is not None:
-                return self._agreed(transfer, first, already, agreement)
-            return self._transfer_and_install(transfer, plan.sources, False, agreement)
+                return self._agreed(fetch, plan.sources, already, agreement)
+            return self._transfer_and_install(fetch, plan.sources, agreement)
 
     def _agreed(
         self,
-        transfer: TarredP2PArtifactTransfer,
-        source: ArtifactSourceEndpoint,
+        fetch: _Fetch,
+        sources: Sequence[ArtifactSourceEndpoint],
         already: InstallReport,
         agreement: Agreement,
     ) -> Fetched:
         """Return what is here already, when the others have theirs too, and it is still here."""
+        source, transfer = sources[0], fetch.transfer
         agreement.before_commit(source.artifact_id)
         if agreement is not ALONE and transfer.find_installed(source.artifact_id) is None:
             raise InstallError(f"what {already.receipt_path} lists was changed meanwhile")
         agreement.before_receipt(already.roots)
-        return Fetched(transfer.name, source, 0, 0.0, 0.0, already)
+        total_bytes = self._seed_only(fetch, sources) if self._settings.seed else 0
+        return Fetched(transfer.name, source, total_bytes, 0.0, 0.0, already)
+
+    def _seed_only(self, fetch: _Fetch, sources: Sequence[ArtifactSourceEndpoint]) -> int:
+        """Receive what is installed already, to serve it: what stands here was adapted to here."""
+        same = [each for each in sources if each.artifact_id == sources[0].artifact_id]
+        received = fetch_artifact(
+            list(map(address_of, same)),
+            same[0].artifact_id,
+            self._connected(),
+            self._seeding(fetch, None, same[0]),
+            self._limits(fetch),
+            find_more=partial(self._find_others, fetch, same[0].artifact_id),
+            events=self._events,
+        )
+        return received.transferred_bytes
 
     def _transfer_and_install(
-        self,
-        transfer: TarredP2PArtifactTransfer,
-        sources: Sequence[ArtifactSourceEndpoint],
-        replace: bool,
-        agreement: Agreement,
+        self, fetch: _Fetch, sources: Sequence[ArtifactSourceEndpoint], agreement: Agreement
     ) -> Fetched:
-        settings = self._settings
+        transfer = fetch.transfer
         started = self._clock.monotonic()
         staged = transfer.transfer_from_any(
             sources,
             self._connected(),
-            TransferLimits(settings.timeout_seconds, settings.max_inflight_chunks),
+            self._limits(fetch),
+            partial(self._find_others, fetch),
+            partial(self._seeding, fetch) if self._settings.seed else not_wrapped,
         )
         received = self._clock.monotonic()
-        report = transfer.install(staged, replace=replace, agreement=agreement)
+        report = transfer.install(staged, replace=fetch.replace, agreement=agreement)
         return Fetched(
             kind=transfer.name,
             source=staged.source,
@@ -293,6 +338,49 @@ class ArtifactFetcher:
             transfer_seconds=received - started,
             install_seconds=self._clock.monotonic() - received,
             report=report,
+            left_behind=staged.left_behind,
+        )
+
+    def _limits(self, fetch: _Fetch) -> TransferLimits:
+        settings = self._settings
+        return TransferLimits(
+            settings.timeout_seconds,
+            settings.max_inflight_chunks,
+            source_wait_seconds=fetch.wait_seconds,
+            spread=settings.seed,
+            max_bytes_per_second=settings.max_bytes_per_second,
+        )
+
+    def _find_others(self, fetch: _Fetch, artifact_id: str) -> list[SourceAddress]:
+        """Return who serves an artifact now, but for this process."""
+        own = self._seeder.endpoint if self._seeder is not None else ""
+        found = self._finder.find_others(fetch.identity, artifact_id)
+        return [address for address in found if address.endpoint != own]
+
+    def _seeding(
+        self, fetch: _Fetch, receiver: RootReceiver | None, source: ArtifactSourceEndpoint
+    ) -> SeedingReceiver:
+        if self._seeder is None:
+            self._seeder = self._open_seeder()
+        return SeedingReceiver(receiver, partial(self._seeder.begin, fetch.identity, source))
+
+    def _open_seeder(self) -> Seeder:
+        settings = self._settings
+        self._server = WorkerServer(
+            self._connected(),
+            host=settings.host,
+            port=settings.port,
+            max_bytes_per_second=settings.max_bytes_per_second,
+            events=self._events,
+        )
+        self._server.start()
+        return Seeder(
+            self._client,
+            self._connected(),
+            self._server,
+            BundleBudget(settings.resident_budget_bytes, settings.bundle_root),
+            settings.pod,
+            self._events,
         )
 
     def _transfer(
@@ -312,7 +400,12 @@ class ArtifactFetcher:
         return self._transport
 
     def close(self) -> None:
-        """Close the transport. Idempotent."""
+        """Serve seeds no more, let their readers finish, close the transport. Idempotent."""
+        if self._seeder is not None:
+            self._seeder.close()
+        if self._server is not None:
+            self._server.stop()
+        self._seeder, self._server = None, None
         transport, self._transport = self._transport, None
         if transport is not None:
             transport.close()

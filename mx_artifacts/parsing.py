@@ -115,6 +115,14 @@ def parse_size(text: str) -> int:
     return value
 
 
+def parse_rate(text: str) -> int | None:
+    """Accept a size, which goes by in a second, or 0 for any number of bytes (None)."""
+    try:
+        return None if text.strip() == "0" else parse_size(text)
+    except ValueError:
+        raise ValueError("bytes a second, such as 500MiB, or 0 for any number") from None
+
+
 def parse_chunk_size(text: str) -> int:
     """Accept a size of at most 4 GiB."""
     value = parse_size(text)

@@ -40,6 +40,7 @@ class PublisherSettings:
         port: of the worker service; 0 is any. With `strict_port` a port in use is an error,
             else another one is taken.
         lease_ttl_seconds: how long a target may hold a chunk without renewing.
+        max_bytes_per_second: given away to all targets together; None: any number.
     """
 
     bundle_root: Path = field(default_factory=BUNDLE_ROOT.read)
@@ -53,6 +54,7 @@ class PublisherSettings:
     resident_budget_bytes: int = field(default_factory=RESIDENT_BUDGET.read)
     limits: ServingLimits = field(default_factory=ServingLimits)
     pod: PodIdentity = field(default_factory=PodIdentity)
+    max_bytes_per_second: float | None = None
 
 
 @dataclass(frozen=True)
@@ -107,6 +109,7 @@ class ArtifactPublisher:
             strict_port=settings.strict_port,
             worker_rank=settings.worker_rank,
             lease_ttl_seconds=settings.lease_ttl_seconds,
+            max_bytes_per_second=settings.max_bytes_per_second,
             events=events,
         )
         self._server.start()

@@ -27,6 +27,7 @@ from mx_artifacts.parsing import (
     parse_integer,
     parse_or_refuse,
     parse_path,
+    parse_rate,
     parse_size,
     parse_text,
     parse_utf8,
@@ -246,6 +247,13 @@ RESIDENT_BUDGET = _setting(
     parse_size,
     "registered memory for the bundles of a source; what exceeds it lies in files [bytes]",
     default_text="a quarter of the free memory, at most 4 GiB",
+)
+MAX_RATE = _setting(
+    "MX_ARTIFACT_MAX_RATE",
+    None,
+    parse_rate,
+    "bytes a second that a source gives away, or a target takes, at most: 500MiB, say; 0: any number",
+    default_text="any number",
 )
 LEASE_TTL = _setting(
     "MX_ARTIFACT_LEASE_TTL_SECS", 30.0, parse_duration, "how long a chunk lease lasts [s]"

@@ -162,6 +162,8 @@ def _endpoint(stored: StoredWorker) -> ArtifactSourceEndpoint:
         artifact_id=record.artifact.artifact_id,
         total_size=record.artifact.total_size,
         accelerator=record.accelerator,
+        node_rank=record.artifact.node_rank,
+        topology=record.topology,
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,9 +17,11 @@ from mx_artifacts.artifacts.protocol import ArtifactSourceEndpoint
 from mx_artifacts.client.central import CentralClient
 from mx_artifacts.clock import Clock
 from mx_artifacts.core.identity import SourceIdentity
+from mx_artifacts.core.sources import SourceQuery, SourceStatus
 from mx_artifacts.errors import DiscoveryError, MetadataError, NoSourceError
 from mx_artifacts.install.quarantine import Quarantine
 from mx_artifacts.observability.events import Event, EventSink
+from mx_artifacts.transfer.source import SourceAddress
 
 MAX_SOURCES_TRIED = 32
 """Sources asked in one fetch; each has a time budget of its own."""
@@ -81,6 +84,29 @@ class SourceFinder:
                 pause = _POLL_SECONDS[min(attempt, len(_POLL_SECONDS) - 1)]
                 self.clock.sleep(min(pause, left))
                 attempt += 1
+
+    def find_others(self, identity: SourceIdentity, artifact_id: str) -> list[SourceAddress]:
+        """Return who serves this artifact by now, those that are still receiving it too.
+
+        It looks at a random sample of those that it does not know yet.
+
+        Raises:
+            MetadataError: the central server does not answer.
+        """
+        refs = [
+            ref
+            for status in (SourceStatus.READY, SourceStatus.INITIALIZING)
+            for ref in self.client.list_sources(SourceQuery(status=status), identity)
+        ]
+        found = []
+        for ref in random.sample(refs, min(len(refs), MAX_SOURCES_TRIED)):
+            stored = self.client.get_metadata(ref.mx_source_id, ref.worker_id)
+            if stored is None or stored.record.artifact is None:
+                continue
+            if stored.record.artifact.artifact_id == artifact_id:
+                endpoint = stored.record.worker_grpc_endpoint
+                found.append(SourceAddress(endpoint, stored.mx_source_id))
+        return found
 
     def wait_for_some(self, identities: Sequence[SourceIdentity], wait_seconds: float) -> None:
         """Return when sources serve some of `identities` and another look finds no more of them.

@@ -86,7 +86,7 @@ class ArtifactBundle:
 
 @dataclass(frozen=True)
 class ArtifactSourceEndpoint:
-    """A source that serves an artifact, ready to be asked."""
+    """A source that serves an artifact, ready to be asked; `topology` has its labels."""
 
     mx_source_id: str
     worker_id: str
@@ -95,6 +95,8 @@ class ArtifactSourceEndpoint:
     artifact_id: str
     total_size: int
     accelerator: str = ""
+    node_rank: int = 0
+    topology: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

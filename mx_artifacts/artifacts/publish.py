@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from types import MappingProxyType
 
+from mx_artifacts.artifacts.announce import announcement
 from mx_artifacts.artifacts.protocol import ArtifactBundle
 from mx_artifacts.client.central import CentralClient
 from mx_artifacts.core.identity import SourceIdentity, compute_mx_source_id
@@ -114,16 +114,6 @@ def publish_artifact_source(
         artifact=bundle.summary(node_rank),
     )
 
-    def announce(announced: SourceIdentity) -> str:
-        expected = compute_mx_source_id(announced)
-        given = client.publish(announced, record, worker_id, pod or PodIdentity())
-        if given != expected:
-            raise ConfigurationError(
-                f"the central server computes source id {given}, this node {expected}",
-                hint="upgrade the older side, or use a model name without non-ASCII characters",
-            )
-        return given
-
     heartbeats: dict[str, Heartbeat] = {}
     try:
         for each in (identity, *also):
@@ -132,13 +122,14 @@ def publish_artifact_source(
                 continue
             if heartbeats:
                 worker_server.add_alias(served_as, mx_source_id, bundle.artifact_id)
-            heartbeats[served_as] = Heartbeat(
+            heartbeats[served_as] = announcement(
                 client,
-                publish=partial(announce, each),
-                worker_id=worker_id,
-                worker_rank=worker_rank,
+                each,
+                record,
+                worker_id,
+                pod=pod or PodIdentity(),
                 interval_seconds=limits.heartbeat_interval_seconds,
-                healthy=worker_server.is_healthy,
+                is_healthy=worker_server.is_healthy,
             )
             heartbeats[served_as].start()
     except BaseException:

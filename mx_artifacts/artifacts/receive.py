@@ -56,7 +56,7 @@ class RootReceiver:
             self._by_file[file.file_index] = staging
             if maps:
                 lacking = staging.expect(receipts_of_root(receipts, staging.workspace.root))
-                spans += spans_of(file.file_index, lacking)
+                spans += spans_of(file.file_index, lacking, file.size)
         if maps:
             return spans
         return [span_of_chunk(c) for c in manifest.chunks if c.file_index in self._by_file]

@@ -57,6 +57,7 @@ from mx_artifacts.memory.budget import BundleBudget
 from mx_artifacts.memory.buffers import Bundle
 from mx_artifacts.observability.events import Event, EventSink, drop
 from mx_artifacts.transfer.engine import TransferLimits, fetch_artifact
+from mx_artifacts.transfer.receiver import Receiver
 from mx_artifacts.transfer.scout import FindSources, nobody
 from mx_artifacts.transfer.source import SourceAddress
 from mx_artifacts.transport.base import Transport
@@ -73,7 +74,16 @@ def no_more(artifact_id: str) -> Collection[SourceAddress]:
     return ()
 
 
-def _address(source: ArtifactSourceEndpoint) -> SourceAddress:
+WrapReceiver = Callable[[RootReceiver, ArtifactSourceEndpoint], Receiver]
+
+
+def not_wrapped(receiver: RootReceiver, source: ArtifactSourceEndpoint) -> Receiver:
+    """Let it receive by itself."""
+    return receiver
+
+
+def address_of(source: ArtifactSourceEndpoint) -> SourceAddress:
+    """Return where a transfer finds a source."""
     return SourceAddress(source.worker_grpc_endpoint, source.mx_source_id)
 
 
@@ -223,16 +233,17 @@ class TarredP2PArtifactTransfer:
         transport: Transport,
         limits: TransferLimits,
         find_more: FindSources,
+        wrap: WrapReceiver = not_wrapped,
     ) -> StagedArtifact:
         """Fetch one artifact from those of `sources`, which all serve it, that deliver."""
         receiver = RootReceiver(self._wanted_bundles(), self.mx_source_type)
-        by_address = {_address(source): source for source in sources}
+        by_address = {address_of(source): source for source in sources}
         try:
             received = fetch_artifact(
                 list(by_address),
                 sources[0].artifact_id,
                 transport,
-                receiver,
+                wrap(receiver, sources[0]),
                 limits,
                 find_more=find_more,
                 events=self.events,
@@ -293,10 +304,12 @@ class TarredP2PArtifactTransfer:
         transport: Transport,
         limits: TransferLimits,
         find_more: Callable[[str], Iterable[SourceAddress]] = no_more,
+        wrap: WrapReceiver = not_wrapped,
     ) -> StagedArtifact:
         """Fetch from `candidates`: the artifact of the first, from all that serve it, at once.
 
         If they fail, the next artifact is tried. `find_more` returns further sources of one.
+        `wrap` returns what receives in the receiver's place, and passes on what is for that.
 
         Raises:
             TransferFailedError: all failed; it lists each source and its cause.
@@ -307,7 +320,8 @@ class TarredP2PArtifactTransfer:
         attempts: list[tuple[str, MxArtifactsError]] = []
         for artifact_id, sources in by_artifact.items():
             try:
-                return self._transfer(sources, transport, limits, partial(find_more, artifact_id))
+                more = partial(find_more, artifact_id)
+                return self._transfer(sources, transport, limits, more, wrap)
             except _OURS:
                 raise
             except TransferFailedError as error:

@@ -25,9 +25,10 @@ from mx_artifacts.core.chunks import MIB, file_ranges
 from mx_artifacts.core.digest import crc32c, crc32c_hex, crc32c_join
 from mx_artifacts.errors import ManifestInvalidError, UnsafePathError
 
-BLOCK_BYTES = 8 * MIB
+BLOCK_BYTES = 4 * MIB
 """A longer content has checksums of its blocks too, so that each can be verified when it comes.
-Large enough to be read at full speed, small enough to be in flight several times."""
+Large enough to be read at full speed; small enough to be in flight several times, and for targets
+that serve each other to have different ones soon."""
 
 
 class IndexEntry(NamedTuple):
@@ -62,7 +63,32 @@ class BundleMap:
     def headers(self) -> Iterator[tuple[int, bytes]]:
         """Yield what the bundle holds beside contents and zeros, and where."""
         for each in self.members:
-            yield each.start, _header(each.member)
+            member = each.member
+            yield (
+                each.start,
+                encode_member(
+                    member.path,
+                    is_dir=member.is_dir,
+                    size=member.size,
+                    mode=member.mode,
+                    mtime_ns=member.mtime_ns,
+                ),
+            )
+
+    def index(self) -> tuple[IndexEntry, ...]:
+        """Return the index that this is the map of."""
+        return tuple(
+            IndexEntry(
+                each.member.path,
+                each.member.is_dir,
+                each.member.size,
+                each.member.mode,
+                each.member.mtime_ns,
+                each.checksum,
+                each.blocks,
+            )
+            for each in self.members
+        )
 
 
 def index_of(members: Iterable[PackedMember], bundle: memoryview) -> tuple[IndexEntry, ...]:
@@ -148,13 +174,3 @@ def _check(entry: IndexEntry) -> None:
         raise ManifestInvalidError(
             f"the blocks of member {entry.path!r} are not those of its content"
         )
-
-
-def _header(member: BundleMember) -> bytes:
-    return encode_member(
-        member.path,
-        is_dir=member.is_dir,
-        size=member.size,
-        mode=member.mode,
-        mtime_ns=member.mtime_ns,
-    )

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 
 from mx_artifacts.bundle.index import BLOCK_BYTES, MappedMember
 from mx_artifacts.bundle.scan import BundleMember
@@ -11,8 +11,11 @@ from mx_artifacts.core.chunks import file_ranges
 from mx_artifacts.core.digest import crc32c, crc32c_hex
 from mx_artifacts.core.manifest import ManifestChunk
 
-SPAN_BYTES = BLOCK_BYTES
-"""A span's length at most, unless it is a whole chunk."""
+MAX_SPAN_BYTES = BLOCK_BYTES
+MIN_SPAN_BYTES = 64 * 1024
+SPANS_IN_BUNDLE = 32
+"""So many at least, unless they fall below `MIN_SPAN_BYTES`: several threads, and several sources,
+shall have something to do. By the bundle's length, so that all targets cut alike."""
 MAX_GAP_BYTES = 64 * 1024
 """Bytes between two wanted parts that are read along, since another read would cost as much:
 a few tens of microseconds at some GB/s."""
@@ -50,6 +53,10 @@ class Span:
     def end(self) -> int:
         return self.offset + self.length
 
+    def with_parts(self, parts: Sequence[Part]) -> Span:
+        """Return the same bytes with some of the parts only."""
+        return replace(self, parts=tuple(parts))
+
     def content_of(self, part: Part, data: memoryview) -> memoryview:
         """Return the bytes of one of its parts, of `data`, the span's."""
         start = part.offset - self.offset
@@ -81,13 +88,17 @@ def parts_of(mapped: MappedMember) -> list[Part]:
     ]
 
 
-def spans_of(file_index: int, parts: Iterable[Part]) -> Iterator[Span]:
-    """Gather parts, which come in the order of their offsets, into spans."""
+def spans_of(file_index: int, parts: Iterable[Part], bundle_bytes: int) -> Iterator[Span]:
+    """Gather parts, which come in the order of their offsets, into spans.
+
+    A part that is longer than a span should be is one by itself.
+    """
+    span_bytes = min(MAX_SPAN_BYTES, max(MIN_SPAN_BYTES, bundle_bytes // SPANS_IN_BUNDLE))
     gathered: list[Part] = []
     for part in parts:
         if gathered:
             end = gathered[-1].offset + gathered[-1].length
-            too_long = part.offset + part.length - gathered[0].offset > SPAN_BYTES
+            too_long = part.offset + part.length - gathered[0].offset > span_bytes
             if too_long or part.offset - end > MAX_GAP_BYTES:
                 yield _span(file_index, gathered)
                 gathered = []

@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from mx_artifacts.errors import LeaseError, NoFreeSlotError
+from mx_artifacts.errors import LeaseError, NoFreeSlotError, RegistrationError
 from mx_artifacts.memory.buffers import Buffer, allocate
 from mx_artifacts.transport.base import Region, Transport
 
@@ -36,8 +36,12 @@ class BufferPool:
     Every lent buffer comes back exactly once, by `release` or by `quarantine`.
     """
 
-    def __init__(self, transport: Transport, count: int, size_bytes: int) -> None:
+    def __init__(
+        self, transport: Transport, count: int, size_bytes: int, *, spares: int = 0
+    ) -> None:
         """Allocate and register everything now, so that a lack of memory shows at the start.
+
+        Up to `spares` more buffers are made later, each for one that goes into quarantine.
 
         Raises:
             RegistrationError: too little memory, or the memlock limit; nothing stays registered.
@@ -51,6 +55,8 @@ class BufferPool:
         self._quarantined: dict[PooledBuffer, Callable[[], bool]] = {}
         self._waiters: deque[object] = deque()
         self._closed = False
+        self._spares = spares
+        self._make_spare = lambda: self._add(transport, size_bytes)
         with contextlib.ExitStack() as on_failure:
             on_failure.callback(self.close)
             for _ in range(count):
@@ -129,6 +135,10 @@ class BufferPool:
         with self._changed:
             self._take_back(buffer)
             self._quarantined[buffer] = is_free
+            if self._spares > 0 and not self._closed:
+                self._spares -= 1
+                with contextlib.suppress(RegistrationError):  # then it must be waited for
+                    self._make_spare()
             self._changed.notify_all()
 
     def close(self, timeout_seconds: float = 0.0) -> int:

@@ -17,7 +17,7 @@ from mx_artifacts.errors import MxArtifactsError
 from mx_artifacts.transfer.source import Source
 
 REST_SECONDS = 5.0
-"""How long a source that stalled is not asked while another one can be."""
+"""How long a source that stalled is not asked while another one can be; doubled each time."""
 _SPEED_WEIGHT = 0.3
 """Of the latest read in a source's mean speed."""
 
@@ -30,6 +30,7 @@ class _Reader:
     reading: int = 0
     seconds_per_byte: float = 0.0
     rests_until: float = 0.0
+    rest_seconds: float = REST_SECONDS
 
 
 class Board:
@@ -155,8 +156,10 @@ class Board:
     def rest(self, source: Source) -> None:
         """Ask `source` again only after a while, or when nobody else is left."""
         with self._changed:
-            if source in self._readers:
-                self._readers[source].rests_until = self._clock.monotonic() + REST_SECONDS
+            reader, now = self._readers.get(source), self._clock.monotonic()
+            if reader is not None and reader.rests_until <= now:
+                reader.rests_until = now + reader.rest_seconds
+                reader.rest_seconds *= 2
 
     def news(self) -> None:
         """Hear that a source may have more than before."""

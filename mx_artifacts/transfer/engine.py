@@ -17,6 +17,7 @@ from mx_artifacts.errors import (
 )
 from mx_artifacts.memory.pool import BufferPool
 from mx_artifacts.observability.events import Event, EventSink, drop
+from mx_artifacts.rate import RateLimit
 from mx_artifacts.transfer.board import Board
 from mx_artifacts.transfer.deadline import Deadline
 from mx_artifacts.transfer.pipeline import Pipeline, Target
@@ -39,12 +40,14 @@ class TransferLimits:
         max_inflight: spans that are read at once, each in a registered buffer, by one thread.
         source_wait_seconds: how long to look for another source when none is left.
         spread: read in random order, so that targets that serve each other have different parts.
+        max_bytes_per_second: from all sources together; None: any number.
     """
 
     timeout_seconds: float
     max_inflight: int
     source_wait_seconds: float = 0.0
     spread: bool = False
+    max_bytes_per_second: float | None = None
 
 
 @dataclass(frozen=True)
@@ -75,7 +78,7 @@ def fetch_artifact(
     of the first source, whose id is then that source's word), and `receiver` agrees. Several
     sources are read from at once; `find_more` is asked for further ones now and then. Blocks for
     `limits.timeout_seconds` at most, and some seconds more to end threads. Registers
-    `max_inflight` buffers of 8 MiB (of a chunk, where no source tells what is in it), and runs as
+    `max_inflight` buffers of 4 MiB (of a chunk, where no source tells what is in it), and runs as
     many threads.
 
     Events: transfer.started (total_bytes, chunk_count), transfer.chunk (length_bytes) from any
@@ -108,7 +111,8 @@ def fetch_artifact(
             others = [s for s in sources if s.endpoint not in failures.by_endpoint]
             board = Board(spans, plan.manifest.chunk_size, clock)
             pool = _pool(transport, limits, spans)
-            target = Target(board, pool, receiver, deadline, rng, events)
+            rate = RateLimit(limits.max_bytes_per_second, clock)
+            target = Target(board, pool, receiver, deadline, rate, rng, events)
             pipeline = Pipeline(target, min(limits.max_inflight, len(spans)))
             scout = Scout(
                 board,
@@ -129,7 +133,9 @@ def fetch_artifact(
 
 def _pool(transport: Transport, limits: TransferLimits, spans: Sequence[Span]) -> BufferPool:
     longest = max(span.length for span in spans)
-    return BufferPool(transport, min(limits.max_inflight, len(spans)), longest)
+    count = min(limits.max_inflight, len(spans))
+    # A source that stalls can hold up as many reads as there are, and once more after a rest.
+    return BufferPool(transport, count, longest, spares=2 * count)
 
 
 def _run(

@@ -25,6 +25,7 @@ from mx_artifacts.errors import (
 )
 from mx_artifacts.memory.pool import BufferPool, PooledBuffer
 from mx_artifacts.observability.events import Event, EventSink
+from mx_artifacts.rate import RateLimit
 from mx_artifacts.threads import WorkStopped
 from mx_artifacts.transfer.board import Board, SourceFailed
 from mx_artifacts.transfer.deadline import SLOW_HINT, Deadline
@@ -56,6 +57,7 @@ class Target:
     pool: BufferPool
     receiver: Receiver
     deadline: Deadline
+    rate: RateLimit
     rng: random.Random
     events: EventSink
 
@@ -180,6 +182,8 @@ class Pipeline:
     def _receive(
         self, way: _Way, reader: WholeReader | ChunkReader, span: Span, *, is_last: bool
     ) -> None:
+        wait_seconds = self._target.rate.reserve(span.length, self.remaining())
+        self.wait(self.remaining() if wait_seconds is None else wait_seconds)
         self.check_going()
         with self._buffer() as (buffer, pending):
             way.span = span

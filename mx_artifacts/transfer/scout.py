@@ -21,8 +21,9 @@ MAX_SOURCES = 8
 """Sources that are read from at once: more bring little more speed, and cost them connections."""
 MAX_FAILURES = 64
 """Sources that may fail before a transfer gives up."""
-LOOK_SECONDS = 1.0
-"""How often it looks for further sources while there are fewer than `MAX_SOURCES`."""
+LOOK_SECONDS = (0.25, 0.5, 1.0, 2.0)
+"""How long it waits before it looks for further sources, and looks again: soon at first, as many
+targets start at once; the last value holds on. A look costs the central server two listings."""
 REFRESH_SECONDS = 0.1
 """How often a source that is still receiving is asked what it has by now."""
 
@@ -146,6 +147,8 @@ class Scout:
 
     def _run(self) -> None:
         looked_at = self._clock.monotonic()
+        pauses = iter(LOOK_SECONDS)
+        look_seconds = next(pauses)
         starved_at: float | None = None
         while not (self._stopping or self._board.is_over):
             self._wake.wait(self._pause_seconds())
@@ -154,8 +157,8 @@ class Scout:
             self._refresh()
             self._offer(())
             is_starved = not self._board.sources() and not self._opening
-            if is_starved or now - looked_at >= LOOK_SECONDS:
-                looked_at = now
+            if is_starved or now - looked_at >= look_seconds:
+                looked_at, look_seconds = now, next(pauses, look_seconds)
                 self._look()
             if not is_starved or self._opening:
                 starved_at = None
@@ -168,7 +171,7 @@ class Scout:
 
     def _pause_seconds(self) -> float:
         growing = any(not source.is_complete for source in self._board.sources())
-        return REFRESH_SECONDS if growing else LOOK_SECONDS
+        return REFRESH_SECONDS if growing else LOOK_SECONDS[0]
 
     def _refresh(self) -> None:
         """Ask the growing sources what they have."""

@@ -26,8 +26,15 @@ class StatusClient(Protocol):
     ) -> bool: ...
 
 
+def always() -> bool:
+    """Be so from the start."""
+    return True
+
+
 class Heartbeat:
     """A thread that reports one worker: READY while `healthy()`, STALE while not, and at the end.
+
+    Until it is `ready()`, it is INITIALIZING instead of READY.
 
     An unreachable server is waited for, with one warning for each outage.
     """
@@ -41,13 +48,14 @@ class Heartbeat:
         worker_rank: int,
         interval_seconds: float,
         healthy: Callable[[], bool],
+        ready: Callable[[], bool] = always,
     ) -> None:
         """Report nothing yet.
 
         Args:
             publish: stores the whole record as INITIALIZING, under the same `worker_id` each
                 time, and returns its mx_source_id.
-            healthy: asked before each beat; must be quick and must not raise.
+            healthy, ready: asked before each beat; must be quick and must not raise.
         """
         self._client = client
         self._publish = publish
@@ -55,6 +63,7 @@ class Heartbeat:
         self._worker_rank = worker_rank
         self._interval_seconds = interval_seconds
         self._healthy = healthy
+        self._ready = ready
         self._mx_source_id: str | None = None
         self._status = SourceStatus.UNKNOWN
         self._in_outage = False
@@ -103,8 +112,10 @@ class Heartbeat:
             self.beat()
 
     def _report(self) -> None:
-        status = SourceStatus.READY if self._healthy() else SourceStatus.STALE
-        if status is not self._status and self._status is not SourceStatus.UNKNOWN:
+        status = SourceStatus.READY if self._ready() else SourceStatus.INITIALIZING
+        if not self._healthy():
+            status = SourceStatus.STALE
+        if SourceStatus.STALE in (status, self._status) and status is not self._status:
             logger.warning("this source is now %s", status.name)
         self._status = status
         if self._mx_source_id is None:

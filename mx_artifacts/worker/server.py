@@ -17,6 +17,7 @@ from mx_artifacts.errors import ConfigurationError, TransportError
 from mx_artifacts.memory.buffers import Bundle
 from mx_artifacts.memory.leases import LeaseTable
 from mx_artifacts.observability.events import Event, EventSink, drop
+from mx_artifacts.rate import RateLimit
 from mx_artifacts.transport.base import Transport
 from mx_artifacts.wire.gen.model_express import p2p_pb2_grpc
 from mx_artifacts.wire.gen.mx_artifacts.v1 import source_pb2_grpc
@@ -68,6 +69,7 @@ class WorkerServer:
         worker_rank: int = 0,
         lease_ttl_seconds: float = 30.0,
         lease_grace_seconds: float = 270.0,
+        max_bytes_per_second: float | None = None,
         events: EventSink = drop,
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
@@ -83,6 +85,7 @@ class WorkerServer:
             lease_grace_seconds: how long its memory is kept from reuse after that. With the ttl
                 this should exceed a plain peer's transfer timeout (the reference's source: 300 s),
                 as such peers cannot renew.
+            max_bytes_per_second: leased to all targets together, by chunks then; None: any number.
         """
         self._transport = transport
         self._host = host
@@ -103,6 +106,7 @@ class WorkerServer:
             sessions,
             agent_name=transport.agent_name,
             worker_rank=worker_rank,
+            rate=RateLimit(max_bytes_per_second, clock),
         )
         self._server = grpc.server(self._threads, options=_SERVER_OPTIONS)
         p2p_pb2_grpc.add_WorkerServiceServicer_to_server(  # type: ignore[no-untyped-call]
@@ -115,6 +119,7 @@ class WorkerServer:
                 sessions,
                 lease_ttl_seconds,
                 lambda: self._service.draining,
+                whole=max_bytes_per_second is None,
             ),
             self._server,
         )

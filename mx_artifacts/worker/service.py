@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import NoReturn
 
@@ -14,6 +15,8 @@ from mx_artifacts.client.worker import SESSION_METADATA_KEY
 from mx_artifacts.core.manifest import ArtifactHeader, ManifestChunk
 from mx_artifacts.errors import MxArtifactsError, NoFreeSlotError, RecordNotFoundError
 from mx_artifacts.memory.leases import LeaseTable
+from mx_artifacts.rate import UNLIMITED, RateLimit
+from mx_artifacts.transport.base import RemoteRange
 from mx_artifacts.wire import convert
 from mx_artifacts.wire.gen.model_express import p2p_pb2 as pb
 from mx_artifacts.wire.gen.model_express import p2p_pb2_grpc
@@ -68,12 +71,14 @@ class WorkerService(p2p_pb2_grpc.WorkerServiceServicer):
         *,
         agent_name: str,
         worker_rank: int,
+        rate: RateLimit = UNLIMITED,
     ) -> None:
         self._catalogue = catalogue
         self._leases = leases
         self._sessions = sessions
         self._agent_name = agent_name
         self._worker_rank = worker_rank
+        self._rate = rate
         self._prepares = threading.Semaphore(MAX_PREPARES)
         self.draining = False
         """Set when the worker stops: no new leases, but those granted may be released."""
@@ -146,7 +151,7 @@ class WorkerService(p2p_pb2_grpc.WorkerServiceServicer):
         if not self._prepares.acquire(blocking=False):
             raise NoFreeSlotError(f"{MAX_PREPARES} targets wait for a slot already")
         try:
-            source, give_back = served.source.lease(chunk, _slot_wait(session_id, context))
+            source, give_back = self._lease(served, chunk, _slot_wait(session_id, context))
         finally:
             self._prepares.release()
         lease = self._leases.grant_checked(
@@ -162,6 +167,16 @@ class WorkerService(p2p_pb2_grpc.WorkerServiceServicer):
             ),
             source_metadata=served.source.descriptor,
         )
+
+    def _lease(
+        self, served: ServedArtifact, chunk: ManifestChunk, patience_seconds: float
+    ) -> tuple[RemoteRange, Callable[[], None]]:
+        """Lease a chunk when the rate limit allows it, and a slot is free."""
+        wait_seconds = self._rate.reserve(chunk.length, patience_seconds)
+        if wait_seconds is None:
+            raise NoFreeSlotError("the source gives away no more bytes a second (--max-rate)")
+        time.sleep(wait_seconds)
+        return served.source.lease(chunk, patience_seconds - wait_seconds)
 
     def ReleaseArtifactChunk(
         self, request: pb.ReleaseArtifactChunkRequest, context: grpc.ServicerContext

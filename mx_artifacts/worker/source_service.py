@@ -29,12 +29,16 @@ class SourceService(source_pb2_grpc.SourceServiceServicer):
         sessions: Sessions,
         lease_ttl_seconds: float,
         is_draining: Callable[[], bool],
+        *,
+        whole: bool,
     ) -> None:
+        """Lease artifacts `whole` or never: one-sided reads of all of it cannot be slowed down."""
         self._catalogue = catalogue
         self._leases = leases
         self._sessions = sessions
         self._lease_ttl_seconds = lease_ttl_seconds
         self._is_draining = is_draining
+        self._whole = whole
 
     def Attach(
         self, request: pb.AttachRequest, context: grpc.ServicerContext
@@ -73,11 +77,11 @@ class SourceService(source_pb2_grpc.SourceServiceServicer):
                 raise LeaseExpiredError("a whole artifact is leased to attached sessions only")
             self._sessions.check(request.session_id)
             served = self._select(request.artifact)
-            leased = served.source.lease_whole()
+            leased = served.source.lease_whole() if self._whole else None
             if leased is None:
                 context.abort(
                     grpc.StatusCode.FAILED_PRECONDITION,
-                    "the artifact does not lie in memory as a whole: lease chunks",
+                    "this artifact is not leased as a whole: lease chunks",
                 )
                 raise AssertionError("abort raises")
             whole, give_back = leased

@@ -1,0 +1,236 @@
+"""Targets read from all that serve an artifact, leave the bad behind, and keep what verified."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from mx_artifacts.artifacts.seed import Seeder
+from mx_artifacts.core.sources import SourceQuery, SourceStatus
+from mx_artifacts.errors import PeerLostError, TransferFailedError
+from mx_artifacts.observability.events import Event
+from mx_artifacts.transport.base import Peer, PendingRead, Region, RemoteRange
+from mx_artifacts.transport.faults import Corrupt, FaultyTransport, LosePeer, Stall
+from tests.support.artifacts import new_agent
+from tests.support.fleet import IDENTITY, Fleet, fill_cache, running_fleet
+from tests.support.install_cases import contents
+
+LARGE_BYTES = 40 << 20
+
+
+@pytest.fixture
+def fleet(tmp_path: Path) -> Iterator[Fleet]:
+    with running_fleet(tmp_path) as fleet:
+        yield fleet
+
+
+class Counting(FaultyTransport):
+    """Counts the bytes that it reads from each peer, slowly, and does as `on_peer` says."""
+
+    def __init__(self, pause_seconds: float = 0.01) -> None:
+        super().__init__(new_agent("target"), {})
+        self.bytes_from: dict[str, int] = {}
+        self.fault_of: dict[str, object] = {}
+        self.pause_seconds = pause_seconds
+        self._counting = threading.Lock()
+
+    def post_read(
+        self, peer: Peer, source: Sequence[RemoteRange], target: Sequence[tuple[Region, int]]
+    ) -> PendingRead:
+        time.sleep(self.pause_seconds)
+        with self._counting:
+            so_far = self.bytes_from.get(peer.name, 0)
+            self.bytes_from[peer.name] = so_far + sum(each.length for each in source)
+            fault = self.fault_of.get(peer.name)
+            self._plan = {} if fault is None else {self._posted + 1: fault}  # type: ignore[dict-item]
+            return super().post_read(peer, source, target)
+
+
+def test_all_sources_of_an_artifact_deliver(fleet: Fleet, tmp_path: Path) -> None:
+    cache = fill_cache(tmp_path / "warm", large=LARGE_BYTES)
+    sources = [fleet.publish(cache) for _ in range(3)]
+    assert len({published.artifact_id for _, published in sources}) == 1
+    counting = Counting()
+    fetched = fleet.fetch(fleet.fetcher(lambda: counting), tmp_path / "cold")
+    assert contents(tmp_path / "cold") == contents(cache)
+    assert len(counting.bytes_from) == 3 and all(counting.bytes_from.values())
+    assert sum(counting.bytes_from.values()) == fetched.total_bytes
+    assert not fetched.left_behind
+
+
+@pytest.mark.parametrize("resident", [True, False], ids=["resident", "slots"])
+@pytest.mark.parametrize("fault", [LosePeer(), Corrupt(7), Stall()], ids=["lost", "lies", "stalls"])
+def test_a_bad_source_is_left_behind_and_named(
+    fleet: Fleet, tmp_path: Path, fault: object, resident: bool
+) -> None:
+    cache = fill_cache(tmp_path / "warm", large=LARGE_BYTES)
+    budget = {"resident_budget_bytes": 1 << 30 if resident else 0}
+    bad, _ = fleet.publish(cache, **budget)
+    fleet.publish(cache, **budget)
+    counting = Counting()
+    counting.fault_of[bad._transport.agent_name] = fault
+    events: list[Event] = []
+    fetcher = fleet.fetcher(lambda: counting, events.append)
+    try:
+        fetched = fleet.fetch(fetcher, tmp_path / "cold")
+    finally:
+        counting.let_go()
+    assert contents(tmp_path / "cold") == contents(cache)
+    failed = [e.fields["endpoint"] for e in events if e.name == "transfer.source_failed"]
+    if isinstance(fault, Stall):
+        assert not failed and not fetched.left_behind
+    else:
+        assert failed == [bad._server.endpoint] == list(fetched.left_behind)
+
+
+def test_all_that_fail_are_listed(fleet: Fleet, tmp_path: Path) -> None:
+    cache = fill_cache(tmp_path / "warm")
+    both = [fleet.publish(cache)[0] for _ in range(2)]
+    counting = Counting()
+    counting.fault_of = {each._transport.agent_name: LosePeer() for each in both}
+    with pytest.raises(TransferFailedError) as caught:
+        fleet.fetch(fleet.fetcher(lambda: counting), tmp_path / "cold")
+    assert {endpoint for endpoint, _ in caught.value.attempts} == {
+        each._server.endpoint for each in both
+    }
+    assert all(isinstance(error, PeerLostError) for _, error in caught.value.attempts)
+    assert not (tmp_path / "cold").exists()
+
+
+def test_an_interrupted_fetch_goes_on_where_it_was(fleet: Fleet, tmp_path: Path) -> None:
+    cache = fill_cache(tmp_path / "warm", large=LARGE_BYTES)
+    source, published = fleet.publish(cache)
+    counting = Counting()
+    counting._inner, agent = counting._inner, source._transport.agent_name
+
+    def fail_late(event: Event) -> None:
+        if event.name == "transfer.chunk" and sum(counting.bytes_from.values()) > LARGE_BYTES // 2:
+            counting.fault_of[agent] = LosePeer()
+
+    with pytest.raises(TransferFailedError):
+        fleet.fetch(fleet.fetcher(lambda: counting, fail_late), tmp_path / "cold")
+    assert not (tmp_path / "cold").exists()
+    counting.fault_of.clear()
+    fetched = fleet.fetch(fleet.fetcher(), tmp_path / "cold")
+    assert contents(tmp_path / "cold") == contents(cache)
+    assert 0 < fetched.total_bytes < 0.7 * published.total_bytes
+
+
+def test_what_was_damaged_meanwhile_is_read_again(fleet: Fleet, tmp_path: Path) -> None:
+    cache = fill_cache(tmp_path / "warm", large=LARGE_BYTES)
+    source, published = fleet.publish(cache)
+    counting = Counting()
+
+    def fail_late(event: Event) -> None:
+        if event.name == "transfer.chunk" and sum(counting.bytes_from.values()) > LARGE_BYTES // 2:
+            counting.fault_of[source._transport.agent_name] = LosePeer()
+
+    with pytest.raises(TransferFailedError):
+        fleet.fetch(fleet.fetcher(lambda: counting, fail_late), tmp_path / "cold")
+    (staged,) = (tmp_path / ".mx-artifacts.cold/staging").iterdir()
+    for path in [p for p in staged.rglob("*") if p.is_file()]:
+        path.write_bytes(path.read_bytes()[:-1] + b"?")
+    (staged / "stranger").mkdir()
+    (staged / "link").symlink_to("/etc")
+    fetched = fleet.fetch(fleet.fetcher(), tmp_path / "cold")
+    assert contents(tmp_path / "cold") == contents(cache)
+    assert not (tmp_path / "cold/stranger").exists()
+    assert 40 * 100_000 < fetched.total_bytes < published.total_bytes
+
+
+def test_only_what_changed_is_read(fleet: Fleet, tmp_path: Path) -> None:
+    cache = fill_cache(tmp_path / "warm", files=100)
+    first, published = fleet.publish(cache)
+    fleet.fetch(fleet.fetcher(), tmp_path / "cold")
+    first.close()
+    (cache / "d3/kernel33.bin").write_bytes(b"changed" * 100)
+    (cache / "d11").mkdir()
+    (cache / "d11/new.bin").write_bytes(b"new" * 100)
+    time.sleep(0.6)  # the packer lets files settle
+    _, again = fleet.publish(cache)
+    fetched = fleet.fetch(fleet.fetcher(), tmp_path / "cold", replace=True)
+    assert contents(tmp_path / "cold") == contents(cache)
+    assert again.artifact_id != published.artifact_id
+    assert fetched.total_bytes < 5_000
+    (report,) = fetched.report.roots
+    assert set(report.installed) == {"d3/kernel33.bin", "d11/new.bin"}
+    assert len(report.same) == 99
+    assert fleet.fetch(fleet.fetcher(), tmp_path / "cold").total_bytes == 0
+
+
+def test_what_the_engine_changed_is_not_taken_for_unchanged(fleet: Fleet, tmp_path: Path) -> None:
+    cache = fill_cache(tmp_path / "warm", files=20)
+    first, _ = fleet.publish(cache)
+    fleet.fetch(fleet.fetcher(), tmp_path / "cold")
+    first.close()
+    (tmp_path / "cold/d0/kernel1.bin").write_bytes(b"?" * 100_000)
+    (cache / "d0/kernel2.bin").write_bytes(b"changed")
+    time.sleep(0.6)
+    fleet.publish(cache)
+    fleet.fetch(fleet.fetcher(), tmp_path / "cold", replace=True)
+    assert contents(tmp_path / "cold") == contents(cache)
+
+
+def test_a_target_serves_what_it_has_and_its_source_may_go(fleet: Fleet, tmp_path: Path) -> None:
+    cache = fill_cache(tmp_path / "warm")
+    source, published = fleet.publish(cache)
+    seeding = fleet.fetcher(seed=True)
+    fleet.fetch(seeding, tmp_path / "first")
+    source.close()
+    fetched = fleet.fetch(fleet.fetcher(), tmp_path / "second")
+    assert fetched.source.artifact_id == published.artifact_id
+    assert contents(tmp_path / "second") == contents(cache)
+    seeding.close()
+    listed = fleet.client().list_sources(SourceQuery(status=SourceStatus.READY), IDENTITY)
+    assert listed == []
+
+
+def test_a_target_that_has_it_already_seeds_too(fleet: Fleet, tmp_path: Path) -> None:
+    cache = fill_cache(tmp_path / "warm")
+    source, _ = fleet.publish(cache)
+    fleet.fetch(fleet.fetcher(), tmp_path / "first")
+    assert fleet.fetch(fleet.fetcher(seed=True), tmp_path / "first").report.unchanged
+    source.close()
+    fleet.fetch(fleet.fetcher(), tmp_path / "second")
+    assert contents(tmp_path / "second") == contents(cache)
+
+
+def test_targets_that_start_at_once_read_from_each_other(fleet: Fleet, tmp_path: Path) -> None:
+    cache = fill_cache(tmp_path / "warm", large=LARGE_BYTES)
+    source, published = fleet.publish(cache)
+    countings = [Counting(pause_seconds=0.25) for _ in range(4)]
+
+    def fetch(number: int) -> None:
+        counting = countings[number]
+        fetcher = fleet.fetcher(
+            lambda: counting,
+            seed=True,
+            max_inflight_chunks=1,
+            bundle_root=tmp_path / f"turns{number}",
+        )
+        fleet.fetch(fetcher, tmp_path / f"cold{number}")
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(fetch, range(4)))
+    assert all(contents(tmp_path / f"cold{n}") == contents(cache) for n in range(4))
+    origin = source._transport.agent_name
+    from_origin = sum(each.bytes_from.get(origin, 0) for each in countings)
+    assert from_origin < 3.5 * published.total_bytes
+    assert sum(len(each.bytes_from) > 1 for each in countings) >= 2
+
+
+def test_a_seed_that_finds_no_memory_harms_no_install(fleet: Fleet, tmp_path: Path) -> None:
+    cache = fill_cache(tmp_path / "warm")
+    fleet.publish(cache)
+    events: list[Event] = []
+    fetcher = fleet.fetcher(events=events.append, seed=True, resident_budget_bytes=1000)
+    fleet.fetch(fetcher, tmp_path / "cold")
+    assert contents(tmp_path / "cold") == contents(cache)
+    (failed,) = [event for event in events if event.name == "seed.failed"]
+    assert "MX_ARTIFACT_RESIDENT_BUDGET" in failed.fields["error"].hint()
+    assert isinstance(fetcher._seeder, Seeder) and not fetcher._seeder._seeds
