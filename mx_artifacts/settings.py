@@ -283,6 +283,12 @@ HEAD_ADDRESS = _setting(
     "head node's address, which replaces a loopback host in the health URL on other nodes",
     default_text="",
 )
+FOLLOW_INTERVAL = _setting(
+    "MX_ARTIFACT_FOLLOW_INTERVAL_SECS",
+    10.0,
+    parse_duration,
+    "how often --follow looks for what is new [s]",
+)
 COMPILE_CONFIG_DIGEST = _setting(
     "MX_ARTIFACT_COMPILE_CONFIG_DIGEST",
     "",
