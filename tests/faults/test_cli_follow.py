@@ -23,6 +23,7 @@ WORDS = ("--kind", "triton", "--framework", "vllm")
 WORDS += tuple(word for pair in STATED for word in ("--identity", pair))
 FOLLOW = ("--follow", "--follow-interval", "200ms")
 KNOWN = {key(number) for number in range(BUSY + CALM)}
+UNSETTLED = "what was sealed before is served until"
 NEW = BUSY + CALM
 """Number of the first group that is not known."""
 
@@ -96,10 +97,12 @@ def test_a_cache_that_comes_later_and_goes_and_comes(cluster: Cluster, tmp_path:
         failed = source.expect("publish_failed")
         assert failed["error"]["type"] == "NothingToPublishError"
         assert the_source(cluster) == ("ready", first["artifact_id"])
-        time.sleep(0.8)  # a few looks more
+        time.sleep(0.6)  # a few looks more
         write_known(cache)
         write_group(cache, NEW, 0)
-        assert source.expect("republished")["files"] == first["files"] + 4
+        files = (NEW + 1) * (len(CHILDREN) + 1)
+        while source.expect("republished")["files"] < files:  # a slow machine: half of them
+            pass
         assert source.stop() == 0
         assert source.errors.count("what was sealed before is served on") == 1
 
@@ -108,16 +111,16 @@ def test_a_writer_that_does_not_settle(cluster: Cluster, tmp_path: Path) -> None
     """What was sealed before is served meanwhile, which is said once; then it is sealed."""
     cache = write_known(tmp_path / "warm")
     stop = threading.Event()
-    with following(cluster, cache, "--settle", "200ms", "--ready-timeout", "1s") as source:
+    with following(cluster, cache, "--settle", "1s", "--ready-timeout", "500ms") as source:
         assert source.ready["waited_for"] == ["triton"]
         first = source.expect("published")
         writer = threading.Thread(target=rewrite_until, args=(stop, cache))
         writer.start()
         try:
             deadline = time.monotonic() + DEADLINE_SECONDS
-            while "not settled" not in source.errors and time.monotonic() < deadline:
+            while UNSETTLED not in source.errors and time.monotonic() < deadline:
                 time.sleep(0.1)
-            time.sleep(1)
+            time.sleep(0.5)
             assert the_source(cluster) == ("ready", first["artifact_id"])
         finally:
             stop.set()
@@ -125,7 +128,7 @@ def test_a_writer_that_does_not_settle(cluster: Cluster, tmp_path: Path) -> None
         again = source.expect("republished")
         assert the_source(cluster) == ("ready", again["artifact_id"])
         assert source.stop() == 0
-        assert source.errors.count("not settled") == 1
+        assert source.errors.count(UNSETTLED) == 1
 
 
 def test_a_stop_while_it_is_sealed_again(cluster: Cluster, tmp_path: Path) -> None:

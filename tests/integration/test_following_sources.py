@@ -14,6 +14,7 @@ from mx_artifact_cli.output import Output
 from mx_artifact_cli.selection import Selected
 from mx_artifact_cli.signals import StopRequest
 from mx_artifacts.artifacts.find import ANY_SOURCE
+from mx_artifacts.bundle import pack
 from mx_artifacts.kinds.identity import ProbedIdentity
 from mx_artifacts.server.app import ServerConfig
 from tests.support.central import running_central
@@ -50,7 +51,10 @@ class Target:
 
 
 @pytest.fixture(name="nodes")
-def _nodes(tmp_path: Path) -> Iterator[tuple[Node, Node, ExitStack]]:
+def _nodes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[tuple[Node, Node, ExitStack]]:
+    monkeypatch.setattr(pack, "MIN_AGE_SECONDS", 0.05)  # nobody writes while it is packed
     with ExitStack() as stack:
         address = stack.enter_context(running_central(ServerConfig("127.0.0.1", 0)))
         client = stack.enter_context(Client(address))

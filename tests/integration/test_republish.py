@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from mx_artifacts.bundle import pack
 from mx_artifacts.errors import (
     BackendUnavailableError,
     ConfigurationError,
@@ -21,7 +22,8 @@ from tests.support.triton_node import IDENTITY, OTHER, Client, Node, cubins
 
 
 @pytest.fixture(name="node")
-def _node(tmp_path: Path) -> Iterator[Node]:
+def _node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Node]:
+    monkeypatch.setattr(pack, "MIN_AGE_SECONDS", 0.05)  # nobody writes while it is packed
     with ExitStack() as stack:
         address = stack.enter_context(running_central(ServerConfig("127.0.0.1", 0)))
         client = stack.enter_context(Client(address))
