@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -169,6 +169,24 @@ class ArtifactFetcher:
         if kind is not None and not wanted.allow_other_root:
             objection = self._transfer(kind, roots).root_objection
         return self._finder.find(identity, wanted, objection)
+
+    def newest_besides(
+        self,
+        known_ids: Collection[str],
+        kind: CacheKind,
+        identity: SourceIdentity,
+        roots: Mapping[str, Path] | None = None,
+        *,
+        wanted: SourceWanted = ANY_SOURCE,
+    ) -> ArtifactSourceEndpoint | None:
+        """Look for something else than the artifacts `known_ids`; does not wait.
+
+        See `SourceFinder.newest_besides`; the other arguments are those of `fetch_and_install`.
+        """
+        objection = self._transfer(kind, roots).root_objection
+        if wanted.allow_other_root:
+            objection = no_objection
+        return self._finder.newest_besides(known_ids, identity, wanted, objection)
 
     def wait_for_some(self, identities: Sequence[SourceIdentity], wait_seconds: float) -> None:
         """Wait until sources serve some of `identities`; see `SourceFinder.wait_for_some`."""

@@ -8,18 +8,20 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from mx_artifacts.artifacts.factories import transfer_of_kind
-from mx_artifacts.artifacts.protocol import PackedRoot
+from mx_artifacts.artifacts.protocol import ArtifactBundle, PackedRoot
 from mx_artifacts.artifacts.publish import (
     PublishedArtifactSource,
     ServingLimits,
     publish_artifact_source,
+    replace_artifact,
 )
 from mx_artifacts.artifacts.root_labels import root_labels
+from mx_artifacts.artifacts.tarred import TarredP2PArtifactTransfer
 from mx_artifacts.client.central import CentralClient
 from mx_artifacts.core.chunks import DEFAULT_CHUNK_SIZE_BYTES
 from mx_artifacts.core.identity import SourceIdentity
 from mx_artifacts.core.sources import PodIdentity
-from mx_artifacts.errors import BundleError
+from mx_artifacts.errors import BundleError, ConfigurationError
 from mx_artifacts.kinds.base import CacheKind, RankSet
 from mx_artifacts.kinds.identity import check_stated_roots
 from mx_artifacts.memory.budget import BundleBudget
@@ -75,6 +77,20 @@ class Published:
     also_source_ids: tuple[str, ...] = ()
     uneven_ranks: tuple[RankSet, ...] = ()
 
+    @property
+    def file_count(self) -> int:
+        """Files in all roots."""
+        return sum(root.report.file_count for root in self.roots)
+
+
+@dataclass
+class _Serving:
+    """A kind that is served, and how it is sealed again."""
+
+    transfer: TarredP2PArtifactTransfer
+    source: PublishedArtifactSource
+    require_ranks: int | None
+
 
 class ArtifactPublisher:
     """Publishes caches of one process. Use it as a context manager, or `close` it.
@@ -100,7 +116,7 @@ class ArtifactPublisher:
         self._settings = settings
         self._events = events
         self._worker_id = uuid.uuid4().hex[:8]
-        self._sources: list[PublishedArtifactSource] = []
+        self._serving: list[_Serving] = []
         self._memory = BundleBudget(settings.resident_budget_bytes, settings.bundle_root)
         self._server = WorkerServer(
             transport,
@@ -155,9 +171,7 @@ class ArtifactPublisher:
         )
         bundle = transfer.prepare_source()
         try:
-            ranks = _rank_sets(kind, bundle.roots)
-            if require_ranks is not None and kind.rank_sets is not None:
-                _check_ranks(kind, ranks, require_ranks)
+            _check_ranks(kind, bundle, require_ranks)
             source = publish_artifact_source(
                 self._client,
                 bundle,
@@ -176,24 +190,59 @@ class ArtifactPublisher:
         except BaseException:
             bundle.close()
             raise
-        self._sources.append(source)
-        return Published(
-            kind=kind.name,
-            mx_source_id=source.mx_source_id,
-            worker_id=source.worker_id,
-            artifact_id=source.artifact_id,
-            endpoint=source.worker_grpc_endpoint,
-            total_bytes=bundle.manifest.total_size,
-            roots=bundle.roots,
-            also_source_ids=tuple(source.also),
-            uneven_ranks=tuple(each for each in ranks if each.lacking),
+        self._serving.append(_Serving(transfer, source, require_ranks))
+        return _published(kind, source)
+
+    def republish(self, published: Published) -> Published:
+        """Seal what was published again; serve and announce it in the place of what was.
+
+        Returns `published` itself where that gives the same artifact: then nothing changed. Else
+        whoever looks for sources finds the old artifact or the new one, under the same ids; the
+        old one is served no more, but what is leased of it stays until its lease ends.
+
+        Raises:
+            BundleError: nothing to publish any more, or not the required ranks.
+            MetadataError, RemoteError, RegistrationError, NoSpaceError
+            ConfigurationError: `published` is not what is served, such as when it was replaced.
+            In all cases what was published is served on.
+        """
+        serving = self._serving_of(published)
+        kind, source = serving.transfer.cache_kind, serving.source
+        bundle = serving.transfer.prepare_source()
+        try:
+            _check_ranks(kind, bundle, serving.require_ranks)
+            same = bundle.artifact_id == source.artifact_id
+        except BaseException:
+            bundle.close()
+            raise
+        if same:
+            bundle.close()
+            return published
+        settings = self._settings
+        serving.source = replace_artifact(
+            source, bundle, slots=settings.limits.slots, node_rank=settings.node_rank
+        )
+        return _published(kind, serving.source)
+
+    def _serving_of(self, published: Published) -> _Serving:
+        for serving in self._serving:
+            source = serving.source
+            if (source.mx_source_id, source.artifact_id) == (
+                published.mx_source_id,
+                published.artifact_id,
+            ):
+                return serving
+        raise ConfigurationError(
+            f"artifact {published.artifact_id} of source {published.mx_source_id} is not served by "
+            f"worker {self._worker_id}",
+            hint="publish again what `publish` or `republish` returned last",
         )
 
     def close(self) -> None:
         """Mark every source STALE, let readers finish, free memory and files. Idempotent."""
-        sources, self._sources = self._sources, []
-        for source in sources:
-            source.stop()
+        all_serving, self._serving = self._serving, []
+        for serving in all_serving:
+            serving.source.stop()
         self._server.stop()
 
     def __enter__(self) -> ArtifactPublisher:
@@ -203,13 +252,30 @@ class ArtifactPublisher:
         self.close()
 
 
+def _published(kind: CacheKind, source: PublishedArtifactSource) -> Published:
+    return Published(
+        kind=kind.name,
+        mx_source_id=source.mx_source_id,
+        worker_id=source.worker_id,
+        artifact_id=source.artifact_id,
+        endpoint=source.worker_grpc_endpoint,
+        total_bytes=source.bundle.manifest.total_size,
+        roots=source.bundle.roots,
+        also_source_ids=source.source_ids[1:],
+        uneven_ranks=tuple(each for each in _rank_sets(kind, source.bundle.roots) if each.lacking),
+    )
+
+
 def _rank_sets(kind: CacheKind, roots: Iterable[PackedRoot]) -> tuple[RankSet, ...]:
     if kind.rank_sets is None:
         return ()
     return tuple(each for root in roots for each in kind.rank_sets(root.report.paths))
 
 
-def _check_ranks(kind: CacheKind, ranks: tuple[RankSet, ...], count: int) -> None:
+def _check_ranks(kind: CacheKind, bundle: ArtifactBundle, count: int | None) -> None:
+    if count is None or kind.rank_sets is None:
+        return
+    ranks = _rank_sets(kind, bundle.roots)
     wrong = [
         f"{each.directory} has {each.complete}"
         + (f" ({', '.join(each.lacking)} incomplete)" if each.lacking else "")

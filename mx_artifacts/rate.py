@@ -10,8 +10,8 @@ from mx_artifacts.clock import SYSTEM_CLOCK, Clock
 class RateLimit:
     """Lets `bytes_per_second` by, all that ask together; None: any number. Any thread.
 
-    Who asks is told how long to wait, in the order of asking. What nobody asked for in time is lost,
-    so that a pause allows no burst.
+    Who asks is told how long to wait, in the order of asking. What nobody asked for in time is
+    lost, so that a pause allows no burst.
     """
 
     def __init__(self, bytes_per_second: float | None, clock: Clock = SYSTEM_CLOCK) -> None:

@@ -252,7 +252,8 @@ MAX_RATE = _setting(
     "MX_ARTIFACT_MAX_RATE",
     None,
     parse_rate,
-    "bytes a second that a source gives away, or a target takes, at most: 500MiB, say; 0: any number",
+    "bytes a second that a source gives away, or a target takes, at most: 500MiB, say; 0: any "
+    "number",
     default_text="any number",
 )
 LEASE_TTL = _setting(
@@ -290,6 +291,12 @@ HEAD_ADDRESS = _setting(
     parse_text,
     "head node's address, which replaces a loopback host in the health URL on other nodes",
     default_text="",
+)
+FOLLOW_INTERVAL = _setting(
+    "MX_ARTIFACT_FOLLOW_INTERVAL_SECS",
+    10.0,
+    parse_duration,
+    "how often --follow looks for what is new [s]",
 )
 COMPILE_CONFIG_DIGEST = _setting(
     "MX_ARTIFACT_COMPILE_CONFIG_DIGEST",

@@ -137,6 +137,14 @@ def select_present(
     return found
 
 
+def looked_at(selected: Selected) -> str:
+    """Say where the primary root is and what decided so, such as an engine's variable."""
+    primary = selected.kind.roots[0]
+    stated = selected.stated_roots.get(primary.name)
+    path, decided_by = (stated, "--root") if stated else primary.locate(settings.environment())
+    return f"{path} ({decided_by})"
+
+
 def _has_entries(root: Path) -> bool:
     try:
         return any(root.iterdir())

@@ -6,8 +6,9 @@ All functions may be called from the main thread only.
 from __future__ import annotations
 
 import os
+import select
 import signal
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -82,18 +83,64 @@ def on_stop_request(stop: Callable[[], object]) -> Iterator[None]:
 
 
 @contextmanager
-def woken_by_signals() -> Iterator[Callable[[], object]]:
+def woken_by_signals() -> Iterator[Callable[[float | None], object]]:
     """Yield a function that blocks until a signal has come, whichever thread of ours it came to.
 
-    Handlers run in the main thread alone. The kernel may hand a signal to another thread, such as
-    NIXL's, and then nothing else interrupts what the main thread waits for.
+    It takes how many seconds to wait at most; None: for ever. Handlers run in the main thread
+    alone. The kernel may hand a signal to another thread, such as NIXL's, and then nothing else
+    interrupts what the main thread waits for.
     """
     reader, writer = os.pipe()
     os.set_blocking(writer, False)  # Python's C handler writes to it
     before = signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
+
+    def wait(timeout_seconds: float | None) -> None:
+        if select.select([reader], [], [], timeout_seconds)[0]:
+            os.read(reader, 1)
+
     try:
-        yield lambda: os.read(reader, 1)
+        yield wait
     finally:
         signal.set_wakeup_fd(before)
         os.close(reader)
         os.close(writer)
+
+
+class StopRequest:
+    """Whether this process was asked to stop; `stop_request` makes one."""
+
+    def __init__(self, wait: Callable[[float | None], object]) -> None:
+        self._wait = wait
+        self._interruptible = False
+        self.made = False
+
+    def wait(self, timeout_seconds: float | None = None) -> bool:
+        """Block until it is made, or for that long; return whether it is made."""
+        if not self.made:
+            self._wait(timeout_seconds)
+        return self.made
+
+    def run(self, work: Callable[[], object]) -> None:
+        """Call `work`, which the request ends in its midst, as `interrupts` does; then go on."""
+        with suppress(KeyboardInterrupt):
+            self._interruptible = True
+            try:
+                if not self.made:
+                    work()
+            finally:
+                self._interruptible = False
+
+    def make(self) -> None:
+        """Make the request; for a handler in the main thread."""
+        self.made = True
+        if self._interruptible:
+            raise KeyboardInterrupt
+
+
+@contextmanager
+def stop_request() -> Iterator[StopRequest]:
+    """Turn the signals into a request to stop, for what serves or follows until then."""
+    with woken_by_signals() as wait:
+        stop = StopRequest(wait)
+        with on_stop_request(stop.make):
+            yield stop

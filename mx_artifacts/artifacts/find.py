@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from mx_artifacts.artifacts.announce import ARTIFACT_LABEL
 from mx_artifacts.artifacts.discover import (
     OrderCandidates,
     RootObjection,
@@ -17,7 +18,7 @@ from mx_artifacts.artifacts.protocol import ArtifactSourceEndpoint
 from mx_artifacts.client.central import CentralClient
 from mx_artifacts.clock import Clock
 from mx_artifacts.core.identity import SourceIdentity
-from mx_artifacts.core.sources import SourceQuery, SourceStatus
+from mx_artifacts.core.sources import SourceQuery, SourceRef, SourceStatus
 from mx_artifacts.errors import DiscoveryError, MetadataError, NoSourceError
 from mx_artifacts.install.quarantine import Quarantine
 from mx_artifacts.observability.events import Event, EventSink
@@ -97,6 +98,7 @@ class SourceFinder:
             ref
             for status in (SourceStatus.READY, SourceStatus.INITIALIZING)
             for ref in self.client.list_sources(SourceQuery(status=status), identity)
+            if ref.topology.get(ARTIFACT_LABEL, artifact_id) == artifact_id
         ]
         found = []
         for ref in random.sample(refs, min(len(refs), MAX_SOURCES_TRIED)):
@@ -127,6 +129,36 @@ class SourceFinder:
                 self.events(Event("discover.waiting", {"seconds_left": left, "error": nobody}))
             self.clock.sleep(min(_SOME_POLL_SECONDS, left))
 
+    def newest_besides(
+        self,
+        known_ids: Collection[str],
+        identity: SourceIdentity,
+        wanted: SourceWanted = ANY_SOURCE,
+        root_objection: RootObjection = no_objection,
+    ) -> ArtifactSourceEndpoint | None:
+        """Return the compatible source heard of last whose artifact is none of `known_ids`.
+
+        None where there is no such source; where none has something new, one call tells so for
+        sources that label their artifact.
+
+        Raises:
+            IncompatibleSourceError: there is something new, but none of it fits.
+            MetadataError: the central server does not answer.
+        """
+
+        def latest_first(refs: Sequence[SourceRef]) -> list[SourceRef]:
+            new = (ref for ref in refs if ref.topology.get(ARTIFACT_LABEL) not in known_ids)
+            return sorted(new, key=lambda ref: ref.updated_at_ms, reverse=True)
+
+        query = SourceQuery(status=SourceStatus.READY, worker_rank=wanted.worker_rank)
+        if not latest_first(self.client.list_sources(query, identity)):
+            return None
+        try:
+            found = self._candidates(identity, wanted, root_objection, latest_first)
+        except NoSourceError:  # it went away meanwhile
+            return None
+        return next((source for source in found if source.artifact_id not in known_ids), None)
+
     def _has_source(self, identity: SourceIdentity) -> bool:
         try:
             return bool(self._candidates(identity, ANY_SOURCE))
@@ -138,6 +170,7 @@ class SourceFinder:
         identity: SourceIdentity,
         wanted: SourceWanted,
         root_objection: RootObjection = no_objection,
+        order: OrderCandidates | None = None,
     ) -> list[ArtifactSourceEndpoint]:
         found = candidate_sources(
             self.client,
@@ -146,7 +179,7 @@ class SourceFinder:
             node_rank=wanted.node_rank,
             artifact_id=wanted.artifact_id,
             accelerator=wanted.accelerator,
-            order=self.order,
+            order=order or self.order,
             root_objection=root_objection,
             # Read anew, so that a waiting fetch learns of one.
             refused=Quarantine(self.state_directory).refusals(),

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 
-from mx_artifacts.artifacts.announce import announcement
+from mx_artifacts.artifacts.announce import Announcement
 from mx_artifacts.artifacts.protocol import ArtifactBundle
 from mx_artifacts.client.central import CentralClient
 from mx_artifacts.core.identity import SourceIdentity, compute_mx_source_id
 from mx_artifacts.core.sources import PodIdentity, SourceStatus, WorkerRecord
-from mx_artifacts.errors import ConfigurationError
+from mx_artifacts.errors import ConfigurationError, MxArtifactsError
 from mx_artifacts.transport.base import Transport
 from mx_artifacts.worker.heartbeat import Heartbeat
 from mx_artifacts.worker.server import WorkerServer
@@ -34,15 +35,25 @@ DEFAULT_LIMITS = ServingLimits()
 
 @dataclass(frozen=True)
 class PublishedArtifactSource:
-    """An artifact that is announced and served. `stop` it, or its memory stays registered."""
+    """An artifact that is announced and served. `stop` it, or its memory stays registered.
 
-    mx_source_id: str
+    `announced` are its announcements, under its own identity first, each with its heartbeat.
+    """
+
     worker_id: str
     bundle: ArtifactBundle
     worker_server: WorkerServer
-    heartbeat: Heartbeat
-    also: Mapping[str, Heartbeat] = field(default_factory=dict)
-    """By its source id, the heartbeat of each further identity that it is announced under."""
+    announced: tuple[tuple[Announcement, Heartbeat], ...]
+
+    @property
+    def mx_source_id(self) -> str:
+        """The id of its own identity."""
+        return self.source_ids[0]
+
+    @property
+    def source_ids(self) -> tuple[str, ...]:
+        """The ids of all identities that it is announced under."""
+        return tuple(announcement.mx_source_id for announcement, _ in self.announced)
 
     @property
     def artifact_id(self) -> str:
@@ -56,9 +67,9 @@ class PublishedArtifactSource:
 
     def stop(self) -> None:
         """Mark STALE and serve no more; memory goes with the last lease. Idempotent."""
-        for mx_source_id, heartbeat in {self.mx_source_id: self.heartbeat, **self.also}.items():
+        for announcement, heartbeat in self.announced:
             heartbeat.stop()
-            self.worker_server.remove_artifact(mx_source_id, self.artifact_id)
+            self.worker_server.remove_artifact(announcement.mx_source_id, self.artifact_id)
 
 
 def publish_artifact_source(
@@ -113,31 +124,72 @@ def publish_artifact_source(
         topology=topology,
         artifact=bundle.summary(node_rank),
     )
-
-    heartbeats: dict[str, Heartbeat] = {}
+    announced: dict[str, tuple[Announcement, Heartbeat]] = {}
     try:
         for each in (identity, *also):
-            served_as = compute_mx_source_id(each)
-            if served_as in heartbeats:
+            announcement = Announcement(client, each, record, worker_id, pod or PodIdentity())
+            served_as = announcement.mx_source_id
+            if served_as in announced:
                 continue
-            if heartbeats:
+            if announced:
                 worker_server.add_alias(served_as, mx_source_id, bundle.artifact_id)
-            heartbeats[served_as] = announcement(
-                client,
-                each,
-                record,
-                worker_id,
-                pod=pod or PodIdentity(),
+            heartbeat = Heartbeat(
+                announcement,
+                publish=announcement.publish,
+                worker_id=worker_id,
+                worker_rank=worker_rank,
                 interval_seconds=limits.heartbeat_interval_seconds,
-                is_healthy=worker_server.is_healthy,
+                healthy=worker_server.is_healthy,
             )
-            heartbeats[served_as].start()
+            announced[served_as] = announcement, heartbeat
+            heartbeat.start()
     except BaseException:
-        for served_as, heartbeat in heartbeats.items():
+        for served_as, (_, heartbeat) in announced.items():
             heartbeat.stop()
             worker_server.remove_artifact(served_as, bundle.artifact_id)
         raise
-    first = heartbeats.pop(mx_source_id)
-    return PublishedArtifactSource(
-        mx_source_id, worker_id, bundle, worker_server, first, heartbeats
-    )
+    return PublishedArtifactSource(worker_id, bundle, worker_server, tuple(announced.values()))
+
+
+def replace_artifact(
+    source: PublishedArtifactSource, bundle: ArtifactBundle, *, slots: int, node_rank: int = 0
+) -> PublishedArtifactSource:
+    """Serve and announce `bundle`, another artifact, in the place of what `source` does.
+
+    Who looks for sources finds the old one or the new. What is leased of the old one stays
+    until its lease ends. `bundle` is owned here, also when this raises.
+
+    Raises:
+        MetadataError, RemoteError, RegistrationError: `source` serves on what it served.
+    """
+    server, source_ids = source.worker_server, source.source_ids
+    try:
+        server.add_artifact(
+            source.mx_source_id,
+            bundle.artifact_id,
+            bundle.manifest,
+            bundle.bundles,
+            slots=slots,
+            indexes=bundle.index_by_file(),
+        )
+    except BaseException:
+        bundle.close()
+        raise
+    try:
+        for alias in source_ids[1:]:
+            server.add_alias(alias, source.mx_source_id, bundle.artifact_id)
+        for announcement, _ in source.announced:
+            announcement.change(bundle.summary(node_rank))
+    except BaseException:
+        for announcement, _ in source.announced:
+            with suppress(MxArtifactsError):  # then the next beat does it
+                announcement.change(source.bundle.summary(node_rank))
+        _remove(server, source_ids, bundle)
+        raise
+    _remove(server, source_ids, source.bundle)
+    return replace(source, bundle=bundle)
+
+
+def _remove(server: WorkerServer, source_ids: Sequence[str], bundle: ArtifactBundle) -> None:
+    for mx_source_id in source_ids:
+        server.remove_artifact(mx_source_id, bundle.artifact_id)

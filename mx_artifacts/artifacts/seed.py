@@ -10,7 +10,7 @@ import uuid
 from collections.abc import Mapping
 from contextlib import ExitStack
 
-from mx_artifacts.artifacts.announce import announcement
+from mx_artifacts.artifacts.announce import Announcement
 from mx_artifacts.artifacts.protocol import ArtifactSourceEndpoint
 from mx_artifacts.artifacts.publish import DEFAULT_LIMITS
 from mx_artifacts.bundle.index import BundleMap
@@ -109,15 +109,15 @@ class Seeder:
                 source.node_rank,
             ),
         )
-        seed.heartbeat = announcement(
-            self._client,
-            identity,
-            record,
-            self._worker_id,
-            pod=self._pod,
+        announcement = Announcement(self._client, identity, record, self._worker_id, self._pod)
+        seed.heartbeat = Heartbeat(
+            announcement,
+            publish=announcement.publish,
+            worker_id=self._worker_id,
+            worker_rank=source.worker_rank,
             interval_seconds=DEFAULT_LIMITS.heartbeat_interval_seconds,
-            is_healthy=self._server.is_healthy,
-            is_ready=lambda: seed.is_complete,
+            healthy=self._server.is_healthy,
+            ready=lambda: seed.is_complete,
         )
         undo.callback(seed.heartbeat.stop)
         seed.heartbeat.start()

@@ -56,17 +56,17 @@ class BufferPool:
         self._waiters: deque[object] = deque()
         self._closed = False
         self._spares = spares
-        self._make_spare = lambda: self._add(transport, size_bytes)
+        self._transport, self._size_bytes = transport, size_bytes
         with contextlib.ExitStack() as on_failure:
             on_failure.callback(self.close)
             for _ in range(count):
-                self._add(transport, size_bytes)
+                self._add()
             on_failure.pop_all()
 
-    def _add(self, transport: Transport, size_bytes: int) -> None:
-        memory = allocate(size_bytes)
+    def _add(self) -> None:
+        memory = allocate(self._size_bytes)
         try:
-            pooled = PooledBuffer(transport.register(memory.view), memory.view)
+            pooled = PooledBuffer(self._transport.register(memory.view), memory.view)
         except BaseException:
             memory.close()
             raise
@@ -138,7 +138,7 @@ class BufferPool:
             if self._spares > 0 and not self._closed:
                 self._spares -= 1
                 with contextlib.suppress(RegistrationError):  # then it must be waited for
-                    self._make_spare()
+                    self._add()
             self._changed.notify_all()
 
     def close(self, timeout_seconds: float = 0.0) -> int:

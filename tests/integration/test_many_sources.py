@@ -58,7 +58,8 @@ def test_all_sources_of_an_artifact_deliver(fleet: Fleet, tmp_path: Path) -> Non
     counting = Counting()
     fetched = fleet.fetch(fleet.fetcher(lambda: counting), tmp_path / "cold")
     assert contents(tmp_path / "cold") == contents(cache)
-    assert len(counting.bytes_from) == 3 and all(counting.bytes_from.values())
+    assert len(counting.bytes_from) == 3
+    assert all(counting.bytes_from.values())
     assert sum(counting.bytes_from.values()) == fetched.total_bytes
     assert not fetched.left_behind
 
@@ -83,7 +84,8 @@ def test_a_bad_source_is_left_behind_and_named(
     assert contents(tmp_path / "cold") == contents(cache)
     failed = [e.fields["endpoint"] for e in events if e.name == "transfer.source_failed"]
     if isinstance(fault, Stall):
-        assert not failed and not fetched.left_behind
+        assert not failed
+        assert not fetched.left_behind
     else:
         assert failed == [bad._server.endpoint] == list(fetched.left_behind)
 
@@ -233,4 +235,5 @@ def test_a_seed_that_finds_no_memory_harms_no_install(fleet: Fleet, tmp_path: Pa
     assert contents(tmp_path / "cold") == contents(cache)
     (failed,) = [event for event in events if event.name == "seed.failed"]
     assert "MX_ARTIFACT_RESIDENT_BUDGET" in failed.fields["error"].hint()
-    assert isinstance(fetcher._seeder, Seeder) and not fetcher._seeder._seeds
+    assert isinstance(fetcher._seeder, Seeder)
+    assert not fetcher._seeder._seeds

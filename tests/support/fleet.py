@@ -1,4 +1,4 @@
-"""A fleet in one process: a real central server, publishers and fetchers, over inproc transports."""
+"""A fleet in one process: a real central server, publishers, fetchers, inproc transports."""
 
 from __future__ import annotations
 

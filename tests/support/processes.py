@@ -35,15 +35,16 @@ class Service:
     def __init__(self, process: subprocess.Popen[str], errors: Path) -> None:
         self._process = process
         self._errors = errors
-        self.ready = self._read_result()
+        self.ready = self.expect("result")
 
-    def _read_result(self) -> Any:
+    def expect(self, event: str) -> Any:
+        """Read on until a record of that name."""
         assert self._process.stdout is not None
         for line in self._process.stdout:
             record = json.loads(line)
-            if record["event"] == "result":
+            if record["event"] == event:
                 return record
-        raise AssertionError(f"ended before it was ready: {self.errors}")
+        raise AssertionError(f"ended before {event!r}: {self.errors}")
 
     @property
     def errors(self) -> str:
@@ -53,6 +54,11 @@ class Service:
     def send(self, number: int) -> None:
         """Send a signal."""
         self._process.send_signal(number)
+
+    def kill(self) -> None:
+        """kill -9, and wait until it is gone."""
+        self._process.kill()
+        self._process.wait()
 
     def stop(self, number: int = signal.SIGTERM) -> int:
         """Send a signal and return the exit code."""

@@ -63,6 +63,18 @@ def test_other_values(args: tuple[str, ...], named: str, run: RunCli) -> None:
     assert ended.error["hint"]
 
 
+@pytest.mark.parametrize(
+    "beside",
+    [("--dry-run",), ("--group", "g", "--group-size", "2"), ("--artifact-id", "a" * 64)],
+    ids=lambda words: words[0],
+)
+def test_what_leaves_nothing_to_follow(beside: tuple[str, ...], run: RunCli) -> None:
+    ended = run(*FETCH, "--model", "m", "--follow", *beside, "--format", "json")
+    assert (ended.code, ended.error["type"]) == (2, "ConfigurationError")
+    assert ended.error["message"].startswith(f"--follow stands beside {beside[0]}, ")
+    assert ended.error["hint"]
+
+
 @pytest.mark.parametrize("family", ["cuda", "CPU"])
 def test_an_accelerator_family_is_taken_in_any_case(family: str, run: RunCli) -> None:
     assert run(*LIST).code == 14

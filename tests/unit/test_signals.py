@@ -7,25 +7,51 @@ import sys
 
 PROGRAM = """
 import signal, threading, time
-from mx_artifact_cli.signals import on_stop_request, woken_by_signals
+from mx_artifact_cli.signals import stop_request
 
 def take_it():
     time.sleep(0.3)  # until the main thread waits
     signal.pthread_kill(threading.get_ident(), signal.SIGTERM)
     time.sleep(60)
 
-requests = []
 threading.Thread(target=take_it, daemon=True).start()
-with woken_by_signals() as wait, on_stop_request(lambda: requests.append(None)):
-    while not requests:
-        wait()
+with stop_request() as stop:
+    while not stop.wait(60):
+        pass
 assert signal.set_wakeup_fd(-1) == -1
 print("stopped")
 """
 
+AT_WORK = """
+import os, signal, time
+from mx_artifact_cli.signals import stop_request
+
+def work():
+    try:
+        os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep(60)
+    finally:
+        print("unwound")
+
+with stop_request() as stop:
+    assert not stop.wait(0.01)
+    stop.run(work)
+    assert stop.wait(60)
+    stop.run(lambda: print("not called any more"))
+"""
+
+
+def run(program: str) -> str:
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=40, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
 
 def test_a_signal_that_another_thread_takes_ends_the_wait() -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", PROGRAM], capture_output=True, text=True, timeout=40, check=False
-    )
-    assert (done.returncode, done.stdout) == (0, "stopped\n"), done.stderr
+    assert run(PROGRAM) == "stopped\n"
+
+
+def test_a_request_to_stop_unwinds_the_work_under_way() -> None:
+    assert run(AT_WORK) == "unwound\n"

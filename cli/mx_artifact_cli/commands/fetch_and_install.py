@@ -12,20 +12,14 @@ import click
 
 from mx_artifact_cli import options
 from mx_artifact_cli.connect import open_client
-from mx_artifact_cli.describe import identity_facts, identity_object
+from mx_artifact_cli.fetched import show_fetched, show_plan
 from mx_artifact_cli.group import group_options, group_wanted, warn_of_asymmetry
-from mx_artifact_cli.installed import (
-    headline,
-    no_use,
-    root_objects,
-    show_roots,
-    warn_of_unusable,
-)
+from mx_artifact_cli.installed import no_use
 from mx_artifact_cli.options import Verb, parsed_option, setting_option
 from mx_artifact_cli.output import Output, error_object
 from mx_artifact_cli.progress import progress
 from mx_artifact_cli.selection import ALL, Selected, identify, select_kinds, warn_of_unchecked
-from mx_artifact_cli.text import count_of, format_bytes, format_seconds
+from mx_artifact_cli.signals import stop_request
 from mx_artifacts import settings
 from mx_artifacts.errors import (
     ConfigurationError,
@@ -37,9 +31,8 @@ from mx_artifacts.parsing import parse_artifact_id, parse_wait
 
 if TYPE_CHECKING:
     from mx_artifacts.artifacts.find import SourceWanted
-    from mx_artifacts.artifacts.protocol import ArtifactSourceEndpoint
     from mx_artifacts.core.identity import SourceIdentity
-    from mx_artifacts.fetcher import Fetched, FetcherSettings, FetchPlan
+    from mx_artifacts.fetcher import FetcherSettings
     from mx_artifacts.kinds.identity import ProbedIdentity
 
 
@@ -62,6 +55,12 @@ if TYPE_CHECKING:
 @click.option(
     "--replace", is_flag=True, help="Replace entries that the roots already hold; default: keep."
 )
+@click.option(
+    "--follow",
+    is_flag=True,
+    help="Stay after the install, and fetch and install what sources have new.",
+)
+@setting_option(settings.FOLLOW_INTERVAL, "--follow-interval")
 @click.option(
     "--allow-other-root",
     is_flag=True,
@@ -90,6 +89,8 @@ def command(
     server: str,
     dry_run: bool,
     replace: bool,
+    follow: bool,
+    follow_interval: float,
     **fetching: Any,
 ) -> None:
     """Fetch caches from a warm node and install them here.
@@ -103,7 +104,14 @@ def command(
 
     With --group, a kind is installed on all of the group's nodes or on none, and all end with the
     same code: 0, 17, or 18 where that is not known.
+
+    With --follow it stays once something is installed, until SIGINT, SIGTERM or SIGHUP end it with
+    0. Of what ready sources serve it installs what it has not installed before, the artifact heard
+    of last first, by the same rules: entries that stand are kept, unless --replace. What fails is
+    tried again.
     """
+    if follow:
+        _check_followable(fetching, dry_run=dry_run)
     selected = select_kinds(kind_names, stated_roots, stated)
     group = group_wanted(fetching)
     if group is not None and ALL in kind_names:
@@ -122,6 +130,7 @@ def command(
         device=device,
         profile=profile,
     )
+    from mx_artifact_cli.following_sources import FetchFollower
     from mx_artifacts.fetcher import ArtifactFetcher  # after what needs no such import
 
     done: list[dict[str, Any]] = []
@@ -139,12 +148,14 @@ def command(
             identities = _known_identities(selected, identity_of)
             fetcher.wait_for_some(identities, fetching["wait"])
             fetching["wait"] = None  # nobody knows which kinds come, so none is waited for alone
+        follower = FetchFollower(output, fetcher, replace=replace) if follow else None
         for each in selected:
             try:
                 probed = identity_of(each)
                 warn_of_unchecked(output, each.kind, probed)
                 warn_of_asymmetry(output, each, fetching)
                 wanted = _wanted(fetching, probed.accelerator)
+                followed = follower.add(each, probed, wanted) if follower else None
                 if dry_run:
                     plan = fetcher.plan(
                         each.kind,
@@ -156,7 +167,7 @@ def command(
                     standing = {}
                     if plan.already is None:
                         standing = fetcher.standing_entries(each.kind, each.stated_roots)
-                    planned = _show_plan(output, each, probed, plan, standing, replace=replace)
+                    planned = show_plan(output, each, probed, plan, standing, replace=replace)
                     done.append(planned)
                 else:
                     fetched = fetcher.fetch_and_install(
@@ -167,7 +178,9 @@ def command(
                         replace=replace,
                         group=group,
                     )
-                    done.append(_show_fetched(output, probed, fetched))
+                    done.append(show_fetched(output, probed, fetched))
+                    if followed:
+                        followed.has_installed(fetched)
                     if fetched.report.is_of_no_use:
                         failures[each.kind.name] = no_use(each.kind.name, fetched.report)
             except MxArtifactsError as error:
@@ -178,19 +191,50 @@ def command(
                     raise
                 failures[each.kind.name] = error
                 output.note(f"{each.kind.name} failed: {error}")
+        if follower and done:
+            with stop_request() as stop:
+                _show_result(output, done, failures)
+                output.note("following until SIGINT, SIGTERM or SIGHUP")
+                follower.run(stop, follow_interval)
+            return
     if not done and not failures:
         raise NoSourceError(f"no cache kind has a source for model {model!r} at {server}")
     if done:
-        output.result(
-            {
-                "planned" if dry_run else "installed": done,
-                "failed": {kind: error_object(error) for kind, error in failures.items()},
-            }
-        )
+        _show_result(output, done, failures, dry_run=dry_run)
     if failures and len(selected) == 1:
         raise next(iter(failures.values()))
     if failures:
         raise KindsFailedError(failures, total=len(selected))
+
+
+def _check_followable(fetching: Mapping[str, Any], *, dry_run: bool) -> None:
+    """Raise ConfigurationError for options that leave nothing to follow."""
+    for flag, stated, reason in (
+        ("--dry-run", dry_run, "which installs nothing that could be followed"),
+        (
+            "--group",
+            fetching["group"],
+            "whose members agree on one install, and would take the next at different times",
+        ),
+        ("--artifact-id", fetching["artifact_id"], "which leaves nothing new to take"),
+    ):
+        if stated:
+            raise ConfigurationError(f"--follow stands beside {flag}, {reason}")
+
+
+def _show_result(
+    output: Output,
+    done: Sequence[Mapping[str, Any]],
+    failures: Mapping[str, MxArtifactsError],
+    *,
+    dry_run: bool = False,
+) -> None:
+    output.result(
+        {
+            "planned" if dry_run else "installed": done,
+            "failed": {kind: error_object(error) for kind, error in failures.items()},
+        }
+    )
 
 
 def _known_identities(
@@ -227,104 +271,3 @@ def _wanted(fetching: Mapping[str, Any], probed_accelerator: str) -> SourceWante
         wait_seconds=fetching["wait"] or 0.0,
         allow_other_root=fetching["allow_other_root"],
     )
-
-
-def _source_object(source: ArtifactSourceEndpoint) -> dict[str, Any]:
-    return {
-        "mx_source_id": source.mx_source_id,
-        "worker_id": source.worker_id,
-        "worker_rank": source.worker_rank,
-        "endpoint": source.worker_grpc_endpoint,
-        "artifact_id": source.artifact_id,
-    }
-
-
-def _show_plan(
-    output: Output,
-    selected: Selected,
-    probed: ProbedIdentity,
-    plan: FetchPlan,
-    standing: Mapping[Path, int],
-    *,
-    replace: bool,
-) -> dict[str, Any]:
-    first = plan.sources[0]
-    roots = selected.roots(settings.environment())
-    outcome = headline(plan.already) if plan.already else "would be fetched and installed"
-    output.line(f"{selected.kind.name}: {outcome}")
-    output.facts(identity_facts(probed.identity, probed.origins), indent="  identity  ")
-    facts = {
-        "bytes": format_bytes(first.total_size),
-        "artifact": first.artifact_id,
-        "from": f"{first.worker_grpc_endpoint} (worker {first.worker_id})",
-        "else from": ", ".join(s.worker_grpc_endpoint for s in plan.sources[1:]),
-        "into": ", ".join(map(str, roots.values())),
-    }
-    output.facts({name: value for name, value in facts.items() if value}, indent="  ")
-    if plan.already:
-        show_roots(output, plan.already)
-        warn_of_unusable(output, selected.kind.name, plan.already)
-    else:
-        _show_standing(output, standing, replace)
-    planned = {
-        "kind": selected.kind.name,
-        "sources": [_source_object(source) for source in plan.sources],
-        "total_bytes": first.total_size,
-        "already_installed": plan.already is not None,
-        "unusable": _unusable(plan),
-        "standing": {str(root): count for root, count in standing.items()},
-        "roots": {name or selected.kind.name: path for name, path in roots.items()},
-        "identity": identity_object(probed.identity),
-    }
-    output.record("planned", planned)
-    return planned
-
-
-def _show_standing(output: Output, standing: Mapping[Path, int], replace: bool) -> None:
-    """Say what is known of kept and replaced entries before the artifact's index is here."""
-    fate = "replaced" if replace else "kept (with --replace: replaced)"
-    for root, count in standing.items():
-        output.line(
-            f"  {root} holds {count_of(count, 'entry', 'entries')}; those that the artifact has "
-            f"too would be {fate}. Which they are, and whether they are fit for use, is known "
-            "after the transfer."
-            if count
-            else f"  {root} holds nothing that could be kept or replaced"
-        )
-
-
-def _unusable(plan: FetchPlan) -> dict[str, dict[str, str]]:
-    roots = plan.already.roots if plan.already else ()
-    return {str(root.root): dict(root.unusable) for root in roots if root.unusable}
-
-
-def _show_fetched(output: Output, probed: ProbedIdentity, fetched: Fetched) -> dict[str, Any]:
-    report = fetched.report
-    output.line(f"{fetched.kind}: {headline(report)}")
-    facts = {
-        "from": f"{fetched.source.worker_grpc_endpoint} (worker {fetched.source.worker_id})",
-        "artifact": fetched.source.artifact_id,
-    }
-    if fetched.total_bytes:
-        rate = fetched.total_bytes / max(fetched.transfer_seconds, 1e-9)
-        facts["transfer"] = (
-            f"{format_bytes(fetched.total_bytes)} in "
-            f"{format_seconds(fetched.transfer_seconds)} ({format_bytes(rate)}/s)"
-        )
-        facts["install"] = format_seconds(fetched.install_seconds)
-    output.facts(facts, indent="  ")
-    show_roots(output, report)
-    output.line(f"  receipt   {report.receipt_path}")
-    warn_of_unusable(output, fetched.kind, report)
-    installed = {
-        "kind": fetched.kind,
-        "source": _source_object(fetched.source),
-        "total_bytes": fetched.total_bytes,
-        "transfer_seconds": round(fetched.transfer_seconds, 6),
-        "install_seconds": round(fetched.install_seconds, 6),
-        "receipt": report.receipt_path,
-        "roots": root_objects(report),
-        "identity": identity_object(probed.identity),
-    }
-    output.record("installed", installed)
-    return installed

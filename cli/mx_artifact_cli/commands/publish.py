@@ -11,20 +11,19 @@ import click
 
 from mx_artifact_cli import options
 from mx_artifact_cli.connect import open_client
-from mx_artifact_cli.describe import identity_facts, identity_object, skipped_groups, skipped_lines
 from mx_artifact_cli.network import host_towards
 from mx_artifact_cli.options import Verb, setting_option
-from mx_artifact_cli.output import Output, error_object
+from mx_artifact_cli.output import Output
 from mx_artifact_cli.progress import progress
+from mx_artifact_cli.publishing import Publishing, announce
 from mx_artifact_cli.selection import (
     Selected,
     identify,
+    looked_at,
     select_kinds,
     select_present,
-    warn_of_unchecked,
 )
-from mx_artifact_cli.signals import on_stop_request, woken_by_signals
-from mx_artifact_cli.text import count_of, format_bytes
+from mx_artifact_cli.signals import stop_request
 from mx_artifacts import parsing, settings
 from mx_artifacts.core.sources import PodIdentity
 from mx_artifacts.errors import (
@@ -35,9 +34,8 @@ from mx_artifacts.errors import (
 )
 
 if TYPE_CHECKING:
-    from mx_artifacts.kinds.base import RankSet
     from mx_artifacts.kinds.identity import ProbedIdentity
-    from mx_artifacts.publisher import ArtifactPublisher, Published, PublisherSettings
+    from mx_artifacts.publisher import PublisherSettings
 
 BOTH_PROFILES = ("strict", "reference")
 
@@ -70,6 +68,12 @@ BOTH_PROFILES = ("strict", "reference")
     parsing.parse_integer(1, options.UINT32_MAX),
     "Refuse to publish vLLM's compile cache unless each model has this many complete ranks.",
 )
+@click.option(
+    "--follow",
+    is_flag=True,
+    help="Wait for roots that are not there yet, and publish again when they have changed.",
+)
+@setting_option(settings.FOLLOW_INTERVAL, "--follow-interval")
 @setting_option(settings.CHUNK_SIZE, "--chunk-size")
 @setting_option(settings.SLOTS, "--slots")
 @options.bundle_root_option
@@ -88,6 +92,8 @@ def command(
     server: str,
     accelerator: str | None,
     require_ranks: int | None,
+    follow: bool,
+    follow_interval: float,
     **serving: Any,
 ) -> None:
     """Publish caches of this node and serve them.
@@ -98,19 +104,27 @@ def command(
 
     With --ready-url it waits for the engine first, and with --settle until the roots do not change
     any more.
+
+    With --follow it goes on looking at the roots: when they have changed, and two looks in a row
+    have found them alike (or they have not changed for --settle), they are sealed again, and
+    served and announced in the place of what was. What cannot be sealed leaves that as it is.
     """
     output: Output = context.obj
     wanted = select_kinds(kind_names, stated_roots, stated)  # so that a wrong name need not wait
     if require_ranks is not None and not any(each.kind.rank_sets for each in wanted):
         raise ConfigurationError("--require-ranks fits no kind that --kind names")
     ready_url = _ready_url(serving)
-    if not (ready_url or serving["settle"]):
+    if not (ready_url or serving["settle"] or follow):
         select_present(kind_names, stated_roots, settings.environment())
     serving["host"] = serving["host"] or host_towards(server)
     with contextlib.ExitStack() as resources:
         client = resources.enter_context(open_client(server))
         client.health()  # before any byte is packed
-        selected = _when_ready(output, ready_url, kind_names, stated_roots, serving)
+        if follow:
+            _wait_for_engine(output, ready_url, serving)
+            selected = wanted
+        else:
+            selected = _when_ready(output, ready_url, kind_names, stated_roots, serving)
         # After what needs no such imports.
         from mx_artifacts.publisher import ArtifactPublisher
         from mx_artifacts.transport.registry import open_transport
@@ -125,36 +139,51 @@ def command(
                 events=events,
             )
         )
+
+        def identities(each: Selected) -> list[ProbedIdentity]:
+            return [
+                identify(each, model, stated, framework, arch=arch, device=device, profile=one)
+                for one in (BOTH_PROFILES if profile == "both" else (profile,))
+            ]
+
+        publishing = Publishing(output, publisher, identities, accelerator, require_ranks)
+        follower = None
+        if follow:
+            from mx_artifact_cli.following import PublishFollower
+
+            follower = PublishFollower(
+                publishing,
+                interval_seconds=follow_interval,
+                settle_seconds=serving["settle"] or 0.0,
+                patience_seconds=serving["ready_timeout"],
+            )
         published: list[dict[str, Any]] = []
         failures: dict[str, MxArtifactsError] = {}
         for each in selected:
             try:
-                probed = [
-                    identify(
-                        each,
-                        model,
-                        stated,
-                        framework,
-                        arch=arch,
-                        device=device,
-                        profile=one,
-                    )
-                    for one in (BOTH_PROFILES if profile == "both" else (profile,))
-                ]
-                published.append(
-                    _publish(output, publisher, each, probed, accelerator, require_ranks)
-                )
+                described = follower.add(each) if follower else publishing.publish(each)[1]
+                published += [described] if described else []
             except MxArtifactsError as error:
                 if len(selected) == 1:
                     raise
                 failures[each.kind.name] = error
-        if failures and not published:
+        waited_for = follower.waited_for if follower else []
+        if failures and not (published or waited_for):
             raise KindsFailedError(failures, total=len(selected))
-        requests: list[None] = []
-        with woken_by_signals() as wait, on_stop_request(lambda: requests.append(None)):
-            _announce(output, server, serving["host"], published, failures, len(selected))
-            while not requests:
-                wait()
+        with stop_request() as stop:
+            announce(
+                output,
+                server,
+                serving["host"],
+                published,
+                failures,
+                total=len(selected),
+                waited_for=waited_for,
+            )
+            if follower:
+                follower.run(stop)
+            while not stop.wait():
+                pass
             output.note("stopping: marking sources stale")
             resources.close()  # here, where a second SIGTERM cannot interrupt it
     context.exit(ExitCode.PARTIAL if failures else ExitCode.OK)
@@ -173,6 +202,14 @@ def _ready_url(serving: Mapping[str, Any]) -> str:
     )
 
 
+def _wait_for_engine(output: Output, ready_url: str, serving: Mapping[str, Any]) -> None:
+    if ready_url:
+        from mx_artifacts.artifacts.readiness import wait_until_ready
+
+        output.note(f"waiting for {ready_url}")
+        wait_until_ready(ready_url, timeout_seconds=serving["ready_timeout"])
+
+
 def _when_ready(
     output: Output,
     ready_url: str,
@@ -181,13 +218,11 @@ def _when_ready(
     serving: Mapping[str, Any],
 ) -> tuple[Selected, ...]:
     """Wait for the engine and its caches, then return the kinds that there are."""
-    timeout_seconds, environment = serving["ready_timeout"], settings.environment()
-    if ready_url or serving["settle"]:
-        from mx_artifacts.artifacts.readiness import wait_until_ready, wait_until_settled
-    if ready_url:
-        output.note(f"waiting for {ready_url}")
-        wait_until_ready(ready_url, timeout_seconds=timeout_seconds)
+    environment = settings.environment()
+    _wait_for_engine(output, ready_url, serving)
     if serving["settle"]:
+        from mx_artifacts.artifacts.readiness import wait_until_settled
+
         output.note("waiting until the caches do not change any more")
         wait_until_settled(
             [
@@ -196,21 +231,13 @@ def _when_ready(
                 for root in each.roots(environment).values()
             ],
             settle_seconds=serving["settle"],
-            timeout_seconds=timeout_seconds,
+            timeout_seconds=serving["ready_timeout"],
         )
     present = select_present(kind_names, stated_roots, environment)
     for each in select_kinds(kind_names, stated_roots):
         if each not in present:
-            output.note(f"{each.kind.name}: nothing to publish in {_looked_at(each)}")
+            output.note(f"{each.kind.name}: nothing to publish in {looked_at(each)}")
     return present
-
-
-def _looked_at(selected: Selected) -> str:
-    """Say where the primary root is and what decided so, such as an engine's variable."""
-    primary = selected.kind.roots[0]
-    stated = selected.stated_roots.get(primary.name)
-    path, decided_by = (stated, "--root") if stated else primary.locate(settings.environment())
-    return f"{path} ({decided_by})"
 
 
 def _settings(context: click.Context, serving: Mapping[str, Any]) -> PublisherSettings:
@@ -239,119 +266,3 @@ def _settings(context: click.Context, serving: Mapping[str, Any]) -> PublisherSe
             namespace=settings.POD_NAMESPACE.read(),
         ),
     )
-
-
-def _publish(
-    output: Output,
-    publisher: ArtifactPublisher,
-    selected: Selected,
-    identities: Sequence[ProbedIdentity],
-    accelerator: str | None,
-    require_ranks: int | None,
-) -> dict[str, Any]:
-    kind = selected.kind
-    probed, *others = identities
-    for each in identities:
-        warn_of_unchecked(output, kind, each)
-    output.note(f"sealing {kind.name}")
-    published = publisher.publish(
-        kind,
-        probed.identity,
-        selected.stated_roots,
-        accelerator=accelerator or probed.accelerator,
-        also=[other.identity for other in others],
-        require_ranks=require_ranks,
-    )
-    output.line(f"{kind.name}: {kind.title}")
-    output.facts(identity_facts(probed.identity, probed.origins), indent="  identity  ")
-    described = _described(published, probed)
-    for root in described["roots"]:
-        size = format_bytes(root["content_bytes"])
-        output.line(f"  root      {root['path']}: {count_of(root['files'], 'file')}, {size}")
-        for line in skipped_lines(root["skipped"]):
-            output.line(f"            {line}")
-    for ranks in published.uneven_ranks:
-        output.warn(_uneven(ranks))
-    output.facts(
-        {
-            "bundle": format_bytes(published.total_bytes),
-            "artifact": published.artifact_id,
-            "source": f"{published.mx_source_id} (worker {published.worker_id})",
-            **({"also as": ", ".join(also)} if (also := published.also_source_ids) else {}),
-            "endpoint": published.endpoint,
-        },
-        indent="  ",
-    )
-    output.record("published", described)
-    return described
-
-
-def _described(published: Published, probed: ProbedIdentity) -> dict[str, Any]:
-    return {
-        "kind": published.kind,
-        "mx_source_id": published.mx_source_id,
-        "also_source_ids": list(published.also_source_ids),
-        "worker_id": published.worker_id,
-        "artifact_id": published.artifact_id,
-        "endpoint": published.endpoint,
-        "total_bytes": published.total_bytes,
-        "files": sum(root.report.file_count for root in published.roots),
-        "identity": identity_object(probed.identity),
-        "identity_origins": dict(probed.origins),
-        "roots": [
-            {
-                "name": root.name,
-                "path": root.root,
-                "files": root.report.file_count,
-                "content_bytes": root.report.content_bytes,
-                "bundle_bytes": root.report.bundle_bytes,
-                "skipped": skipped_groups(root.report.skipped),
-            }
-            for root in published.roots
-        ],
-        "uneven_ranks": [
-            {
-                "directory": each.directory,
-                "complete": each.complete,
-                "lacking": {rank: list(names) for rank, names in each.lacking.items()},
-            }
-            for each in published.uneven_ranks
-        ],
-    }
-
-
-def _uneven(ranks: RankSet) -> str:
-    listed = ", ".join(f"{rank} ({', '.join(names)})" for rank, names in ranks.lacking.items())
-    return (
-        f"{ranks.directory}: {len(ranks.lacking)} of {ranks.complete + len(ranks.lacking)} ranks "
-        f"lack what others have: {listed}"
-    )
-
-
-def _announce(
-    output: Output,
-    server: str,
-    host: str,
-    published: Sequence[Mapping[str, Any]],
-    failures: Mapping[str, MxArtifactsError],
-    total: int,
-) -> None:
-    """Say that everything is served; programs take this as the signal that it is."""
-    from mx_artifacts.wire.listen import is_loopback
-
-    if failures:
-        output.error(KindsFailedError(failures, total=total))
-    if not is_loopback(host):
-        output.warn(
-            f"serving on {host}: anyone who reaches it can read these caches, "
-            "without authentication"
-        )
-    output.result(
-        {
-            "server": server,
-            "published": published,
-            "failed": {kind: error_object(error) for kind, error in failures.items()},
-        }
-    )
-    where = " (this machine only; --host for others)" if is_loopback(host) else ""
-    output.note(f"serving on {host}{where} until SIGINT, SIGTERM or SIGHUP")
