@@ -58,7 +58,8 @@ class FetcherSettings:
         state_directory: where this node's quarantine is.
         max_bytes_per_second: taken by each transfer, and given away by seeds; None: any number.
         seed: serve what is received, from its first bytes on and until `close`.
-        host, port, pod, resident_budget_bytes: for seeds; as in `PublisherSettings`.
+        host, port, pod, resident_budget_bytes, heartbeat_interval_seconds: of seeds; as in
+            `PublisherSettings`.
     """
 
     bundle_root: Path = field(default_factory=BUNDLE_ROOT.read)
@@ -73,6 +74,7 @@ class FetcherSettings:
     port: int = 0
     pod: PodIdentity = field(default_factory=PodIdentity)
     resident_budget_bytes: int = field(default_factory=RESIDENT_BUDGET.read)
+    heartbeat_interval_seconds: float = 30.0
 
 
 @dataclass(frozen=True)
@@ -398,6 +400,7 @@ class ArtifactFetcher:
             self._server,
             BundleBudget(settings.resident_budget_bytes, settings.bundle_root),
             settings.pod,
+            settings.heartbeat_interval_seconds,
             self._events,
         )
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from mx_artifact_cli.describe import identity_facts, identity_object
 from mx_artifact_cli.installed import headline, root_objects, show_roots, warn_of_unusable
-from mx_artifact_cli.output import Output
+from mx_artifact_cli.output import Output, error_object
 from mx_artifact_cli.selection import Selected
 from mx_artifact_cli.text import count_of, format_bytes, format_seconds
 from mx_artifacts import settings
@@ -105,6 +105,8 @@ def show_fetched(output: Output, probed: ProbedIdentity, fetched: Fetched) -> di
         )
         facts["install"] = format_seconds(fetched.install_seconds)
     output.facts(facts, indent="  ")
+    for endpoint, error in fetched.left_behind.items():
+        output.warn(f"source {endpoint} was left behind, others delivered: {error}")
     show_roots(output, report)
     output.line(f"  receipt   {report.receipt_path}")
     warn_of_unusable(output, fetched.kind, report)
@@ -114,6 +116,7 @@ def show_fetched(output: Output, probed: ProbedIdentity, fetched: Fetched) -> di
         "total_bytes": fetched.total_bytes,
         "transfer_seconds": round(fetched.transfer_seconds, 6),
         "install_seconds": round(fetched.install_seconds, 6),
+        "left_behind": {at: error_object(error) for at, error in fetched.left_behind.items()},
         "receipt": report.receipt_path,
         "roots": root_objects(report),
         "identity": identity_object(probed.identity),

@@ -5,6 +5,7 @@ Events that count, by their name:
     discover.waiting   error (why there is nothing yet), again and again
     fetch.waiting      error (likewise), once
     group.waiting      reason (who of the group is not ready), whenever it changes
+    seed.failed        error (why what comes is not served to others)
     transfer.started   total_bytes
     transfer.chunk     length_bytes, for each chunk that was received and verified; any thread
     transfer.finished
@@ -49,6 +50,10 @@ def _with_waiting(output: Output, sink: EventSink) -> EventSink:
     said: set[str] = set()
 
     def watch(event: Event) -> None:
+        if event.name == "seed.failed":
+            error = event.fields["error"]
+            output.warn(f"what is fetched is not served to others: {error}. {error.hint()}")
+            return
         if event.name in ("discover.waiting", "fetch.waiting", "group.waiting"):
             reason = str(event.fields.get("error") or event.fields["reason"])
             if reason not in said:

@@ -12,7 +12,6 @@ from contextlib import ExitStack
 
 from mx_artifacts.artifacts.announce import Announcement
 from mx_artifacts.artifacts.protocol import ArtifactSourceEndpoint
-from mx_artifacts.artifacts.publish import DEFAULT_LIMITS
 from mx_artifacts.bundle.index import BundleMap
 from mx_artifacts.bundle.spans import Span
 from mx_artifacts.client.central import CentralClient
@@ -39,6 +38,7 @@ class Seeder:
         server: WorkerServer,
         memory: BundleBudget,
         pod: PodIdentity,
+        heartbeat_interval_seconds: float,
         events: EventSink,
     ) -> None:
         """`server` is started, and stopped by the caller after `close`."""
@@ -47,6 +47,7 @@ class Seeder:
         self._server = server
         self._memory = memory
         self._pod = pod
+        self._heartbeat_interval_seconds = heartbeat_interval_seconds
         self._events = events
         self._worker_id = uuid.uuid4().hex[:8]
         self._seeds: dict[str, Seed] = {}
@@ -115,7 +116,7 @@ class Seeder:
             publish=announcement.publish,
             worker_id=self._worker_id,
             worker_rank=source.worker_rank,
-            interval_seconds=DEFAULT_LIMITS.heartbeat_interval_seconds,
+            interval_seconds=self._heartbeat_interval_seconds,
             healthy=self._server.is_healthy,
             ready=lambda: seed.is_complete,
         )

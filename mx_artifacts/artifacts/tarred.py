@@ -248,9 +248,12 @@ class TarredP2PArtifactTransfer:
                 find_more=find_more,
                 events=self.events,
             )
-        except BaseException as error:
-            # What verified stays for the next fetch, also when this one is interrupted.
-            receiver.close(keep=not isinstance(error, (InstallError, BundleError)))
+        except MxArtifactsError as error:
+            # When it was the sources' fault, what verified stays for the next fetch.
+            receiver.close(keep=not isinstance(error, (*_OURS, BundleError)))
+            raise
+        except BaseException:
+            receiver.close()
             raise
         first = by_address[received.first]
         return StagedArtifact(

@@ -65,8 +65,8 @@ def test_a_disk_too_small_for_bundles(cluster: Cluster, small_disk: Path, tmp_pa
 def test_a_disk_that_fills_up_during_the_transfer(
     cluster: Cluster, small_disk: Path, tmp_path: Path
 ) -> None:
-    cache = warm_cache(tmp_path / "big", 2 * MIB)
-    slow = ("--chunk-size", "8KiB", "--slots", "1")
+    cache = warm_cache(tmp_path / "big", 2 * MIB, files=16)
+    slow = ("--chunk-size", "8KiB", "--slots", "1", "--max-rate", "1MiB")
     with cluster.source(cache, *slow, MX_ARTIFACT_RESIDENT_BUDGET="1"):
         root = small_disk / "cold"
         with cluster.target(root) as target:

@@ -13,15 +13,15 @@ from tests.support.nodes import Cluster, warm_cache
 from tests.support.processes import Service
 from tests.support.trees import read_tree
 
-SLOW = ("--chunk-size", "4KiB", "--slots", "1")
-"""Thousands of round trips, one after the other: there is always a lease, and time to kill."""
+SLOW = ("--chunk-size", "4KiB", "--slots", "1", "--max-rate", "1MiB")
+"""Two seconds for all: there is always a lease, and time to kill."""
 NO_RESIDENTS = {"MX_ARTIFACT_RESIDENT_BUDGET": "1"}
 NEVER_EXPIRING = {"MX_ARTIFACT_LEASE_TTL_SECS": "7200"}
 
 
 @pytest.fixture
 def big_cache(tmp_path: Path) -> Path:
-    return warm_cache(tmp_path / "big", 2 << 20)
+    return warm_cache(tmp_path / "big", 2 << 20, files=16)
 
 
 @pytest.fixture
@@ -34,7 +34,7 @@ def test_killed_targets_free_their_slot_and_leave_nothing_for_ever(
     cluster: Cluster, big_cache: Path, slow_source: Service, tmp_path: Path
 ) -> None:
     """The only slot's lease would last for hours, so one that is not freed blocks the last one."""
-    for number, chunks in enumerate((0, 1, 100)):
+    for number, chunks in enumerate((0, 1, 12)):
         with cluster.target(tmp_path / f"killed{number}") as target:
             assert target.expect("transfer.started")
             for _ in range(chunks):
@@ -57,7 +57,7 @@ def test_a_source_that_goes_away_is_a_clear_error(
     (published,) = slow_source.ready["published"]
     options = ("--timeout", "2s") if how == "stopped" else ()
     with cluster.target(tmp_path / "cold", *options) as target:
-        for _ in range(10):
+        for _ in range(5):
             assert target.expect("transfer.chunk")
         if how != "killed":
             slow_source.send(signal.SIGSTOP)

@@ -12,7 +12,7 @@ import pytest
 from tests.support.nodes import Cluster, clean_environment, running, warm_cache
 from tests.support.processes import serving
 
-SLOW = ("--chunk-size", "4KiB", "--slots", "1")
+SLOW = ("--chunk-size", "4KiB", "--slots", "1", "--max-rate", "1MiB")
 NO_RESIDENTS = {"MX_ARTIFACT_RESIDENT_BUDGET": "1"}
 BOTH = pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 
@@ -32,12 +32,12 @@ def test_a_fetch_that_is_interrupted_while_it_transfers(cluster: Cluster, tmp_pa
 
     UCX, which is loaded by then, would take SIGHUP for itself.
     """
-    cache = warm_cache(tmp_path / "big", 2 << 20)
+    cache = warm_cache(tmp_path / "big", 2 << 20, files=16)
     leases = {"MX_ARTIFACT_LEASE_TTL_SECS": "7200"}
     with cluster.source(cache, *SLOW, **NO_RESIDENTS, **leases) as source:
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             with cluster.target(tmp_path / "cold") as target:
-                for _ in range(10):
+                for _ in range(5):
                     assert target.expect("transfer.chunk")
                 target.send(number)
                 code, error = target.end()
@@ -77,7 +77,7 @@ def test_a_fetch_that_waits_for_a_source_can_be_interrupted(
 
 def test_a_source_that_is_told_to_stop_while_it_is_read(cluster: Cluster, tmp_path: Path) -> None:
     """It ends in order; its target gets a clear error and installs nothing."""
-    cache = warm_cache(tmp_path / "big", 2 << 20)
+    cache = warm_cache(tmp_path / "big", 2 << 20, files=16)
     with (
         cluster.source(cache, *SLOW, **NO_RESIDENTS) as source,
         cluster.target(tmp_path / "cold") as target,

@@ -205,7 +205,7 @@ def test_a_target_that_has_it_already_seeds_too(fleet: Fleet, tmp_path: Path) ->
 def test_targets_that_start_at_once_read_from_each_other(fleet: Fleet, tmp_path: Path) -> None:
     cache = fill_cache(tmp_path / "warm", large=LARGE_BYTES)
     source, published = fleet.publish(cache)
-    countings = [Counting(pause_seconds=0.25) for _ in range(4)]
+    countings = [Counting(pause_seconds=0.4) for _ in range(4)]
 
     def fetch(number: int) -> None:
         counting = countings[number]
@@ -222,7 +222,7 @@ def test_targets_that_start_at_once_read_from_each_other(fleet: Fleet, tmp_path:
     assert all(contents(tmp_path / f"cold{n}") == contents(cache) for n in range(4))
     origin = source._transport.agent_name
     from_origin = sum(each.bytes_from.get(origin, 0) for each in countings)
-    assert from_origin < 3.5 * published.total_bytes
+    assert from_origin < 3.8 * published.total_bytes
     assert sum(len(each.bytes_from) > 1 for each in countings) >= 2
 
 

@@ -171,11 +171,13 @@ class Cluster:
         return listed
 
 
-def warm_cache(root: Path, size_bytes: int = 300_000) -> Path:
-    """Make a cache of two entries of random bytes, `size_bytes` together."""
+def warm_cache(root: Path, size_bytes: int = 300_000, files: int = 1) -> Path:
+    """Make a cache of two entries of random bytes, `size_bytes` together, each in `files` files."""
     for entry in (FIRST, SECOND):
         directory = root / "1.0/sm90/autotuner" / entry
         directory.mkdir(parents=True)
-        (directory / "tuned.bin").write_bytes(os.urandom(size_bytes // 2))
+        for number in range(files):
+            name = f"tuned{number or ''}.bin"
+            (directory / name).write_bytes(os.urandom(size_bytes // 2 // files))
         (directory / "best_config.json").write_text(json.dumps({"entry": entry}))
     return root

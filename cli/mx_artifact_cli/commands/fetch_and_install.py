@@ -15,8 +15,10 @@ from mx_artifact_cli.connect import open_client
 from mx_artifact_cli.fetched import show_fetched, show_plan
 from mx_artifact_cli.group import group_options, group_wanted, warn_of_asymmetry
 from mx_artifact_cli.installed import no_use
+from mx_artifact_cli.network import host_towards
 from mx_artifact_cli.options import Verb, parsed_option, setting_option
 from mx_artifact_cli.output import Output, error_object
+from mx_artifact_cli.pod import own_pod
 from mx_artifact_cli.progress import progress
 from mx_artifact_cli.selection import ALL, Selected, identify, select_kinds, warn_of_unchecked
 from mx_artifact_cli.signals import stop_request
@@ -62,6 +64,13 @@ if TYPE_CHECKING:
 )
 @setting_option(settings.FOLLOW_INTERVAL, "--follow-interval")
 @click.option(
+    "--seed",
+    is_flag=True,
+    help="Serve what is fetched to others, from its first bytes on; stay to do so.",
+)
+@setting_option(settings.WORKER_HOST, "--host")
+@setting_option(settings.WORKER_GRPC_PORT, "--port")
+@click.option(
     "--allow-other-root",
     is_flag=True,
     help="Go on where the source's cache root differs and the cache cannot be adapted to this one.",
@@ -72,6 +81,7 @@ if TYPE_CHECKING:
 @options.accelerator_option
 @group_options
 @setting_option(settings.TRANSFER_TIMEOUT, "--timeout")
+@setting_option(settings.MAX_RATE, "--max-rate")
 @options.lock_timeout_option
 @options.bundle_root_option
 @click.pass_obj
@@ -91,6 +101,7 @@ def command(
     replace: bool,
     follow: bool,
     follow_interval: float,
+    seed: bool,
     **fetching: Any,
 ) -> None:
     """Fetch caches from a warm node and install them here.
@@ -109,7 +120,12 @@ def command(
     0. Of what ready sources serve it installs what it has not installed before, the artifact heard
     of last first, by the same rules: entries that stand are kept, unless --replace. What fails is
     tried again.
+
+    With --seed it stays likewise, and serves what it fetched to other targets, in memory
+    (MX_ARTIFACT_RESIDENT_BUDGET). Those that start together with --seed read from each other.
     """
+    if seed and dry_run:
+        raise ConfigurationError("--seed stands beside --dry-run, which fetches nothing to serve")
     if follow:
         _check_followable(fetching, dry_run=dry_run)
     selected = select_kinds(kind_names, stated_roots, stated)
@@ -140,7 +156,7 @@ def command(
         progress(output) as events,
         ArtifactFetcher(
             client=client,
-            settings=_settings(fetching),
+            settings=_settings(fetching, server, seed=seed),
             events=events,
         ) as fetcher,
     ):
@@ -191,11 +207,15 @@ def command(
                     raise
                 failures[each.kind.name] = error
                 output.note(f"{each.kind.name} failed: {error}")
-        if follower and done:
+        if (follower or seed) and done:
             with stop_request() as stop:
                 _show_result(output, done, failures)
-                output.note("following until SIGINT, SIGTERM or SIGHUP")
-                follower.run(stop, follow_interval)
+                what = " and ".join(["following"] * follow + ["seeding"] * seed)
+                output.note(f"{what} until SIGINT, SIGTERM or SIGHUP")
+                if follower:
+                    follower.run(stop, follow_interval)
+                while not stop.wait():
+                    pass
             return
     if not done and not failures:
         raise NoSourceError(f"no cache kind has a source for model {model!r} at {server}")
@@ -248,7 +268,7 @@ def _known_identities(
     return identities
 
 
-def _settings(fetching: Mapping[str, Any]) -> FetcherSettings:
+def _settings(fetching: Mapping[str, Any], server: str, *, seed: bool) -> FetcherSettings:
     from mx_artifacts.fetcher import FetcherSettings
 
     return FetcherSettings(
@@ -257,6 +277,12 @@ def _settings(fetching: Mapping[str, Any]) -> FetcherSettings:
         max_inflight_chunks=settings.SLOTS.read(),
         lock_timeout_seconds=fetching["lock_timeout"],
         selector=settings.SOURCE_SELECTOR.read(),
+        max_bytes_per_second=fetching["max_rate"],
+        seed=seed,
+        host=fetching["host"] or (host_towards(server) if seed else ""),
+        port=fetching["port"],
+        pod=own_pod(),
+        heartbeat_interval_seconds=settings.HEARTBEAT_INTERVAL.read(),
     )
 
 

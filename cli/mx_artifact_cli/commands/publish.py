@@ -14,6 +14,7 @@ from mx_artifact_cli.connect import open_client
 from mx_artifact_cli.network import host_towards
 from mx_artifact_cli.options import Verb, setting_option
 from mx_artifact_cli.output import Output
+from mx_artifact_cli.pod import own_pod
 from mx_artifact_cli.progress import progress
 from mx_artifact_cli.publishing import Publishing, announce
 from mx_artifact_cli.selection import (
@@ -25,7 +26,6 @@ from mx_artifact_cli.selection import (
 )
 from mx_artifact_cli.signals import stop_request
 from mx_artifacts import parsing, settings
-from mx_artifacts.core.sources import PodIdentity
 from mx_artifacts.errors import (
     ConfigurationError,
     ExitCode,
@@ -76,6 +76,7 @@ BOTH_PROFILES = ("strict", "reference")
 @setting_option(settings.FOLLOW_INTERVAL, "--follow-interval")
 @setting_option(settings.CHUNK_SIZE, "--chunk-size")
 @setting_option(settings.SLOTS, "--slots")
+@setting_option(settings.MAX_RATE, "--max-rate")
 @options.bundle_root_option
 @click.pass_context
 def command(
@@ -260,9 +261,6 @@ def _settings(context: click.Context, serving: Mapping[str, Any]) -> PublisherSe
             slots=serving["slots"],
             heartbeat_interval_seconds=settings.HEARTBEAT_INTERVAL.read(),
         ),
-        pod=PodIdentity(
-            name=settings.POD_NAME.read(),
-            uid=settings.POD_UID.read(),
-            namespace=settings.POD_NAMESPACE.read(),
-        ),
+        pod=own_pod(),
+        max_bytes_per_second=serving["max_rate"],
     )
