@@ -55,6 +55,13 @@ class Fleet:
         """Return the service times for spans of `span_mib`."""
         return Service(span_mib * (1 << 23) / (self.mbit * 1e6), *self.service_seconds)
 
+    def policy(self, service: Service) -> Policy:
+        """Return the default, but for asking no oftener than a span takes: nothing new is there."""
+        chosen = Policy()
+        return replace(
+            chosen, availability_seconds=max(chosen.availability_seconds, service.span_seconds)
+        )
+
     def ratios(self, nodes: int) -> dict[str, Any]:
         """Return the time of the last of `nodes` over one alone, by policy."""
         span_mib = max(float(SPAN_MIB), self.mib * nodes / MOST_READS)
@@ -67,7 +74,7 @@ class Fleet:
             "one_alone_seconds": alone,
             "no_seeding": one_after_the_other(nodes, spans, service) / alone,
             "seed_when_complete": tree(nodes, spans, service) / alone,
-            "seed_while_receiving": swarm(nodes, spans, service, Policy()) / alone,
+            "seed_while_receiving": swarm(nodes, spans, service, self.policy(service)) / alone,
         }
 
     def varied(self) -> Iterator[dict[str, Any]]:
@@ -77,7 +84,7 @@ class Fleet:
         changes: list[dict[str, Any]] = [{}]
         changes += [{name: value} for name, values in VARIED.items() for value in values]
         for change in changes:
-            policy = replace(Policy(), **change)
+            policy = replace(self.policy(service), **change)
             ratios = {
                 str(nodes): sum(swarm(nodes, spans, service, policy, seed) for seed in _SEEDS)
                 / len(_SEEDS)
@@ -134,7 +141,7 @@ def _shown_ratios(fleet: Fleet, sizes: Sequence[int]) -> Iterator[dict[str, Any]
     print("|---|---|---|---|---|---|")
     for nodes in sizes:
         row = fleet.ratios(nodes)
-        print("|", " | ".join(f"{value:.4g}" for value in row.values()), "|", flush=True)
+        print("|", " | ".join(f"{round(value, 2):,g}" for value in row.values()), "|", flush=True)
         yield row
 
 
