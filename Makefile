@@ -46,6 +46,7 @@ interop: $(DEV_READY) $(INTEROP_READY)  ## Run only the tests against the refere
 
 bench: $(READY)  ## Measure seal, fetch and install against cp and tar (docs/performance.md)
 	$(BIN)/python -m benchmarks.transfer
+	$(BIN)/python -m benchmarks.simulate
 
 bench-peers: $(READY) $(INTEROP_READY)  ## The same, and against the reference package
 	$(BIN)/python -m benchmarks.transfer --peers .venvs/interop/bin/python

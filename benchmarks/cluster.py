@@ -13,12 +13,14 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from benchmarks.network import UCX_OVER_TCP, Network, Place
 from benchmarks.node import KIND, STATED
 from benchmarks.processes import REPOSITORY, Node, clean_environment, node, timed
 from benchmarks.tree import GeneratedTree, TreesDifferError, check_equal
 
 RESIDENT_BYTES = 4 << 30
 """What a source may keep in memory: the most that the product takes by default."""
+LOOPBACK = "127.0.0.1"
 _PEER_SCRIPTS = REPOSITORY / "tests" / "interop"
 _PEER_PROGRAM = REPOSITORY / "benchmarks" / "reference_node.py"
 
@@ -36,12 +38,23 @@ def fresh_root(place: Path) -> Iterator[Path]:
 class Cluster:
     """Starts nodes when they are first asked for. They end with `resources`."""
 
-    def __init__(self, place: Path, resources: contextlib.ExitStack, peer: Path | None) -> None:
-        """`place`: for their small files. `peer`: the Python of the reference's environment."""
+    def __init__(
+        self,
+        place: Path,
+        resources: contextlib.ExitStack,
+        peer: Path | None,
+        network: Network | None = None,
+    ) -> None:
+        """`place`: for their small files. `peer`: the Python of the reference's environment.
+
+        In a `network`, the central server is at its router, the source is its first node, and
+        targets are those after it; else all share this machine's loopback and memory.
+        """
         self._place = place
         self._resources = resources
         self.peer_python = peer
-        self.server: str = self._start("central").ready["address"]
+        self.network = network
+        self.server: str = self._start("central", network and network.router).ready["address"]
 
     def new_home(self) -> Path:
         """Make the home directory of a node, which goes with `resources`."""
@@ -49,19 +62,27 @@ class Cluster:
         self._resources.callback(shutil.rmtree, home, ignore_errors=True)
         return home
 
-    def _start(self, role: str, *arguments: str) -> Node:
-        home = self.new_home()
-        command = [sys.executable, "-m", "benchmarks.node", role, *arguments]
-        return self._resources.enter_context(node(command, env=clean_environment(home), logs=home))
+    def _start(
+        self, role: str, at: Place | None, *arguments: str, home: Path | None = None
+    ) -> Node:
+        home = home or self.new_home()
+        env = clean_environment(home)
+        program = [sys.executable, "-m", "benchmarks.node", role]
+        command = [*program, LOOPBACK, *arguments]
+        if at is not None:
+            command = at.enter([*program, at.address, *arguments])
+            env |= UCX_OVER_TCP
+        return self._resources.enter_context(node(command, env=env, logs=home))
 
-    def new_target(self) -> Node:
-        """Start another target."""
-        return self._start("target", self.server)
+    def new_target(self, number: int = 0, home: Path | None = None) -> Node:
+        """Start another target; in a network, on the link with that `number`, from 0."""
+        at = self.network and self.network.nodes[1 + number]
+        return self._start("target", at, self.server, home=home)
 
     @cached_property
     def source(self) -> Node:
         """The source."""
-        return self._start("source", self.server)
+        return self._start("source", self.network and self.network.nodes[0], self.server)
 
     @cached_property
     def target(self) -> Node:

@@ -9,13 +9,17 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from benchmarks.cluster import Cluster, Peers, fresh_root
+from benchmarks import shaped
+from benchmarks.cluster import fresh_root
 from benchmarks.copies import copy, installed_copies, tar_to_file
 from benchmarks.processes import Node
 from benchmarks.rounds import Method
-from benchmarks.tree import GeneratedTree, change_tree, check_equal, make_tree
+from benchmarks.setting import Setting, fetch, method
+from benchmarks.tree import GeneratedTree, change_tree, check_equal
 
 FANOUT = 16
+NO_PEER = "modelexpress was not measured: make bench-peers"
+NO_SEEDING = "a target does not serve what it receives yet"
 CLI_MIB = 32
 CHANGED_FRACTION = 0.01
 SETTLE_SECONDS = 1.5
@@ -24,52 +28,20 @@ FANOUT_SHARE = 0.25
 """Of the tree's size and files: 16 installed copies and the source must fit into memory."""
 
 
-@dataclass
-class Setting:
-    """What a group is measured with. Trees and targets of `ram` are in memory, of `disk` not."""
-
-    mib: float
-    files: int
-    ram: Path
-    disk: Path
-    cluster: Cluster
-    peers: Peers | None
-
-    def tree(self, mib: float | None = None) -> GeneratedTree:
-        """Return a tree in memory, of `mib` MiB with as many files for each MiB as all have."""
-        size_mib = self.mib if mib is None else mib
-        files = round(self.files * size_mib / self.mib)
-        return make_tree(self.ram / "source", mib=size_mib, files=files)
-
-
-def _fetch(
-    node: Node, tree: GeneratedTree, root: Path, *, replace: bool = False
-) -> dict[str, float]:
-    fetched: dict[str, float] = node.ask(
-        "fetch", model="benchmark", root=str(root), replace=replace
-    )
-    check_equal(tree.root, root, relocated=True)
-    return fetched
-
-
 def _fetch_seconds(setting: Setting, tree: GeneratedTree, place: Path) -> float:
     with fresh_root(place) as root:
-        return _fetch(setting.cluster.target, tree, root)["seconds"]
-
-
-def _method(name: str, seconds: Callable[[], float]) -> Method:
-    return Method(name, lambda: {name: seconds()})
+        return fetch(setting.cluster.target, tree, root)["seconds"]
 
 
 def seal(setting: Setting) -> list[Method]:
     """Time from a directory in memory to what is served, against writing it into a tar file."""
     tree = setting.tree()
     methods = [
-        _method("seal", lambda: setting.cluster.publish(tree)),
-        _method("tar_cf", lambda: tar_to_file(tree, setting.ram)),
+        method("seal", lambda: setting.cluster.publish(tree)),
+        method("tar_cf", lambda: tar_to_file(tree, setting.ram)),
     ]
     if (peers := setting.peers) is not None:
-        methods.append(_method("reference_seal", lambda: peers.publish(tree)))
+        methods.append(method("reference_seal", lambda: peers.publish(tree)))
     return methods
 
 
@@ -79,12 +51,12 @@ def tmpfs(setting: Setting) -> list[Method]:
     setting.cluster.publish(tree)
     names = installed_copies("cp", "tar_pipe", "rsync")
     methods = [
-        _method("fetch_tmpfs", lambda: _fetch_seconds(setting, tree, setting.ram)),
-        *(_method(f"{name}_tmpfs", _copying(name, tree, setting.ram)) for name in names),
+        method("fetch_tmpfs", lambda: _fetch_seconds(setting, tree, setting.ram)),
+        *(method(f"{name}_tmpfs", _copying(name, tree, setting.ram)) for name in names),
     ]
     if (peers := setting.peers) is not None:
         peers.publish(tree)
-        methods.append(_method("reference_tmpfs", lambda: peers.fetch(tree, setting.ram)))
+        methods.append(method("reference_tmpfs", lambda: peers.fetch(tree, setting.ram)))
     return methods
 
 
@@ -104,7 +76,7 @@ def disk(setting: Setting) -> list[Method]:
     if (peers := setting.peers) is not None:
         peers.publish(tree)
         timings["reference_disk"] = lambda: peers.fetch(tree, setting.disk)
-    return [_method(name, _after_flush(timing)) for name, timing in timings.items()]
+    return [method(name, _after_flush(timing)) for name, timing in timings.items()]
 
 
 def _after_flush(timing: Callable[[], float]) -> Callable[[], float]:
@@ -126,10 +98,10 @@ def cli(setting: Setting) -> list[Method]:
             check_equal(tree.root, root, relocated=True)
         return seconds
 
-    methods = [_method("cli_process", ours)]
+    methods = [method("cli_process", ours)]
     if (peers := setting.peers) is not None:
         peers.publish(tree)
-        methods.append(_method("reference_process", lambda: peers.fetch_once(tree, setting.ram)))
+        methods.append(method("reference_process", lambda: peers.fetch_once(tree, setting.ram)))
     return methods
 
 
@@ -144,11 +116,11 @@ def incremental(setting: Setting) -> list[Method]:
         target = setting.cluster.target
         with fresh_root(setting.ram) as root:
             setting.cluster.publish(tree)
-            full = _fetch(target, tree, root)
+            full = fetch(target, tree, root)
             change_tree(tree, fraction=CHANGED_FRACTION, generation=generation)
             time.sleep(SETTLE_SECONDS)
             published = setting.cluster.publish(tree)
-            changed = _fetch(target, tree, root, replace=True)
+            changed = fetch(target, tree, root, replace=True)
         return {
             "fetch_full": full["seconds"],
             "fetch_changed": changed["seconds"],
@@ -185,8 +157,8 @@ def fanout(setting: Setting) -> list[Method]:
         return seconds
 
     return [
-        _method("fanout_at_once", lambda: run(at_once=True)),
-        _method("fanout_in_turn", lambda: run(at_once=False)),
+        method("fanout_at_once", lambda: run(at_once=True)),
+        method("fanout_in_turn", lambda: run(at_once=False)),
     ]
 
 
@@ -196,6 +168,10 @@ class Group:
 
     methods: Callable[[Setting], list[Method]]
     ratios: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    nodes: int = 0
+    """That it needs on shaped links; 0: on none."""
+    lacking: str = NO_PEER
+    """Why a ratio may be missing although the group was measured."""
 
 
 GROUPS: Mapping[str, Group] = {
@@ -217,4 +193,18 @@ GROUPS: Mapping[str, Group] = {
         },
     ),
     "fanout": Group(fanout, {"fanout16_over_serial": ("fanout_at_once", "fanout_in_turn")}),
+    "seeding": Group(
+        shaped.seeding,
+        {"seeding8_over_one": ("seeding_at_once", "one_alone")},
+        nodes=1 + shaped.TARGETS,
+        lacking=NO_SEEDING,
+    ),
+    "resume": Group(
+        shaped.resume,
+        {
+            "resume_time": ("fetch_resumed", "fetch_shaped"),
+            "resume_bytes": ("bytes_resumed", "bytes_shaped"),
+        },
+        nodes=2,
+    ),
 }

@@ -1,15 +1,16 @@
-"""A node of a benchmark, in a process of its own: `python -m benchmarks.node ROLE [SERVER]`.
+"""A node of a benchmark, in a process of its own: `benchmarks.node ROLE HOST [SERVER]`.
 
 Roles: central (a central server), source and target (the library in a warm process: imports done,
-NIXL's agent made). Each says on stdout that it is ready, then takes one JSON object a line on
-stdin, {"do": what, ...}, and answers it with one on stdout. It ends when its stdin closes, so that
-it never outlives the benchmark.
+NIXL's agent made). HOST is the address that others reach it at. Each says on stdout that it is
+ready, then takes one JSON object a line on stdin, {"do": what, ...}, and answers it with one on
+stdout. It ends when its stdin closes, so that it never outlives the benchmark.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import dataclasses
 import json
 import sys
 import time
@@ -46,11 +47,11 @@ def peak_rss_mib() -> float:
     raise OSError("/proc/self/status has no VmHWM")
 
 
-def central() -> None:
+def central(host: str) -> None:
     """Serve as the central server."""
     from mx_artifacts.server.app import ServerConfig, serve
 
-    config = ServerConfig(port=0, heartbeat_timeout_seconds=_PAUSED_SECONDS)
+    config = ServerConfig(host=host, port=0, heartbeat_timeout_seconds=_PAUSED_SECONDS)
 
     async def main() -> None:
         stop = asyncio.Event()
@@ -67,10 +68,11 @@ def central() -> None:
 class Source:
     """Publishes one cache at a time."""
 
-    def __init__(self, server: str, resources: contextlib.ExitStack) -> None:
+    def __init__(self, host: str, server: str, resources: contextlib.ExitStack) -> None:
         from mx_artifacts.client.central import CentralClient
         from mx_artifacts.transport.registry import open_transport
 
+        self._host = host
         self._client = resources.enter_context(CentralClient(server))
         self._transport = resources.enter_context(contextlib.closing(open_transport()))
         self._publishers = resources.enter_context(contextlib.ExitStack())
@@ -82,7 +84,7 @@ class Source:
         self.withdraw()
         kind, identity = _kind_and_identity(model)
         settings = PublisherSettings(
-            bundle_root=Path(bundle_root), resident_budget_bytes=resident_bytes
+            bundle_root=Path(bundle_root), host=self._host, resident_budget_bytes=resident_bytes
         )
         publisher = self._publishers.enter_context(
             ArtifactPublisher(client=self._client, transport=self._transport, settings=settings)
@@ -100,28 +102,52 @@ class Source:
 
 
 class Target:
-    """Fetches and installs."""
+    """Fetches and installs, and serves on where it is told to seed."""
 
-    def __init__(self, server: str, resources: contextlib.ExitStack) -> None:
+    def __init__(self, host: str, server: str, resources: contextlib.ExitStack) -> None:
         from mx_artifacts.client.central import CentralClient
+
+        self._host = host
+        self._client = resources.enter_context(CentralClient(server))
+        self._open = resources.enter_context(contextlib.ExitStack())
+        self.renew(seed=False)
+
+    def renew(self, seed: bool) -> Answer:
+        """Serve nothing any more, and be ready to fetch anew."""
         from mx_artifacts.fetcher import ArtifactFetcher, FetcherSettings
         from mx_artifacts.transport.registry import open_transport
 
-        client = resources.enter_context(CentralClient(server))
+        self._open.close()
         transport = open_transport()
-        self._fetcher = resources.enter_context(
+        self._open.callback(transport.close)
+        settings = FetcherSettings(**seeding_settings(self._host)) if seed else FetcherSettings()
+        self._fetcher = self._open.enter_context(
             ArtifactFetcher(
-                client=client, settings=FetcherSettings(), transport_factory=lambda: transport
+                client=self._client, settings=settings, transport_factory=lambda: transport
             )
         )
-        resources.callback(transport.close)
+        return {}
 
     def fetch(self, model: str, root: str, replace: bool) -> Answer:
         """Fetch and install into `root`; time the whole call, discovery included."""
         kind, identity = _kind_and_identity(model)
         started = time.perf_counter()
         fetched = self._fetcher.fetch_and_install(kind, identity, {"": Path(root)}, replace=replace)
-        return {"seconds": time.perf_counter() - started, "bytes": fetched.total_bytes}
+        return {
+            "seconds": time.perf_counter() - started,
+            "transfer_seconds": fetched.transfer_seconds,
+            "install_seconds": fetched.install_seconds,
+            "bytes": fetched.total_bytes,
+        }
+
+
+def seeding_settings(host: str) -> dict[str, Any]:
+    """Return what makes a fetcher seed at `host`; nothing while fetchers cannot."""
+    from mx_artifacts.fetcher import FetcherSettings
+
+    there = {field.name for field in dataclasses.fields(FetcherSettings)}
+    wanted = {"seed": True, "host": host}
+    return {name: value for name, value in wanted.items() if name in there}
 
 
 def _kind_and_identity(model: str) -> tuple[Any, Any]:
@@ -155,17 +181,18 @@ def identity_of(model: str) -> Answer:
     return {"identity": _kind_and_identity(model)[1].as_dict()}
 
 
-def main(role: str, server: str = "") -> None:
+def main(role: str, host: str, server: str = "") -> None:
     if role == "central":
-        return central()
+        return central(host)
     with contextlib.ExitStack() as resources:
         peak = {"peak_rss_mib": lambda: {"mib": peak_rss_mib()}}
         if role == "source":
-            source = Source(server, resources)
+            source = Source(host, server, resources)
             calls = {"publish": source.publish, "withdraw": source.withdraw}
             answer_requests({**peak, **calls, "identity": identity_of})
         else:
-            answer_requests({**peak, "fetch": Target(server, resources).fetch})
+            target = Target(host, server, resources)
+            answer_requests({**peak, "fetch": target.fetch, "renew": target.renew})
 
 
 if __name__ == "__main__":

@@ -70,6 +70,11 @@ class Node:
             return answer
         raise ProcessFailedError(f"{self._process.args!r} ended:\n{self._said()}")
 
+    def kill(self) -> None:
+        """End it at once, as `kill -9` does, and wait until it is gone."""
+        self._process.kill()
+        self._process.wait()
+
     def pause(self) -> None:
         """Take the processor from it until `resume`."""
         self._process.send_signal(signal.SIGSTOP)

@@ -1,7 +1,7 @@
 """Measure what it takes to seal, fetch and install a cache, against local copies and modelexpress.
 
-usage: python -m benchmarks.transfer [--rounds N] [--mib N] [--files N] [--only GROUP,...]
-                                     [--peers PYTHON] [--memory] [--output FILE]
+usage: python -m benchmarks.transfer [--rounds N] [--mib N] [--files N] [--mbit N]
+                                     [--only GROUP,...] [--peers PYTHON] [--memory] [--output FILE]
 
 Every figure is measured in rounds in which all of its group's methods take turns (the first round
 only warms up and is not counted); a ratio is the median of the rounds' ratios. Each method ends in
@@ -24,6 +24,7 @@ from pathlib import Path
 from benchmarks import conditions, memory
 from benchmarks.cluster import Cluster, Peers
 from benchmarks.groups import GROUPS, Setting
+from benchmarks.network import NoNetworkError, network
 from benchmarks.processes import REPOSITORY, ProcessFailedError
 from benchmarks.report import Report, tables
 from benchmarks.rounds import interleaved
@@ -52,11 +53,11 @@ def main() -> int:
                 **conditions.machine(),
                 "rounds": options.rounds,
                 "tree": f"{options.mib:g} MiB in {options.files} files",
+                "shaped_links": f"{options.mbit:g} Mbit/s each way",
                 "memory_file_system": conditions.file_system(ram),
                 "disk_file_system": conditions.file_system(disk),
                 "durable": DURABLE,
-            },
-            with_peers=options.peers is not None,
+            }
         )
         failed = measure(report, options, ram, disk)
     made = report.as_dict()
@@ -70,6 +71,7 @@ def read_options() -> argparse.Namespace:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--mib", type=float, default=600)
     parser.add_argument("--files", type=int, default=12_000)
+    parser.add_argument("--mbit", type=float, default=200, help="of each shaped link")
     parser.add_argument("--only", type=lambda text: text.split(","), default=list(GROUPS))
     parser.add_argument("--peers", type=Path, help="Python of modelexpress's environment")
     parser.add_argument("--memory", action="store_true", help="also an artifact of 8 GiB")
@@ -107,6 +109,9 @@ def measure(report: Report, options: argparse.Namespace, ram: Path, disk: Path) 
             continue
         try:
             measure_group(report, name, options, ram, disk)
+        except NoNetworkError as error:
+            report.why_not[name] = f"no shaped links here: {error}"
+            tell(f"{name} {report.why_not[name]}")
         except FAILURES as error:
             failures[name] = f"failed: {error}".strip().replace("\n", " ")
     lacking = "not asked for: --memory" if not options.memory else memory.lacking_space(disk)
@@ -132,7 +137,10 @@ def measure_group(
     place.mkdir()
     with contextlib.ExitStack() as resources:
         resources.callback(shutil.rmtree, place)
-        cluster = Cluster(place, resources, options.peers)
+        joined = None
+        if nodes := GROUPS[name].nodes:
+            joined = resources.enter_context(network(nodes, options.mbit))
+        cluster = Cluster(place, resources, options.peers, joined)
         peers = Peers(cluster, resources) if options.peers is not None else None
         setting = Setting(options.mib, options.files, place, disk, cluster, peers)
         methods = GROUPS[name].methods(setting)

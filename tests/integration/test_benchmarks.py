@@ -6,23 +6,28 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from benchmarks.network import NoNetworkError, network
 from benchmarks.transfer import PREFIX, RAM
 from tests.support.nodes import REPOSITORY, clean_environment
 from tests.support.processes import DEADLINE_SECONDS
 
+NAMESPACES = Path("/run/netns")
+
 pytestmark = pytest.mark.skipif(not RAM.is_dir(), reason=f"{RAM} is not there")
 
 
-def test_a_small_run_measures_what_it_is_asked_for(tmp_path: Path) -> None:
+def _run(tmp_path: Path, *words: str) -> tuple[Any, str]:
+    """Run the benchmark small; return its report and what it printed. Nothing else is left."""
     output = tmp_path / "bench" / "transfer.json"
     size = ("--mib", "2", "--files", "40", "--rounds", "1")
     with subprocess.Popen(
         [
-            *(sys.executable, "-m", "benchmarks.transfer", *size),
-            *("--only", "tmpfs,incremental", "--output", str(output)),
+            *(sys.executable, "-m", "benchmarks.transfer", *size, *words),
+            *("--output", str(output)),
         ],
         env=clean_environment(tmp_path) | {"PYTHONPATH": f"{REPOSITORY}:{REPOSITORY / 'cli'}"},
         cwd=REPOSITORY,
@@ -35,11 +40,28 @@ def test_a_small_run_measures_what_it_is_asked_for(tmp_path: Path) -> None:
         finally:
             process.kill()
     assert process.returncode == 0, said
-    report = json.loads(output.read_text())
+    assert list(output.parent.iterdir()) == [output]
+    assert list(RAM.glob(f"{PREFIX}{process.pid}-*")) == []
+    assert not list(NAMESPACES.glob(f"*-{process.pid}-*"))
+    return json.loads(output.read_text()), printed
+
+
+def test_a_small_run_measures_what_it_is_asked_for(tmp_path: Path) -> None:
+    report, printed = _run(tmp_path, "--only", "tmpfs,incremental")
     measured = {name for name, ratio in report["ratios"].items() if ratio is not None}
     assert measured == {"fetch_over_cp_tmpfs", "incremental_time", "incremental_bytes"}
     assert report["reasons"]["seal_over_tar"] == "not asked for: --only"
     assert all(len(figure["samples"]) == 1 for figure in report["seconds"].values())
     assert "| fetch_tmpfs |" in printed
-    assert list(output.parent.iterdir()) == [output]
-    assert list(RAM.glob(f"{PREFIX}{process.pid}-*")) == []
+
+
+def test_a_link_is_as_slow_as_it_is_shaped_and_a_killed_target_starts_again(tmp_path: Path) -> None:
+    try:
+        with network(1, mbit=50):
+            pass
+    except NoNetworkError as error:
+        pytest.skip(str(error))
+    report, _ = _run(tmp_path, "--only", "resume", "--mbit", "50")
+    assert 0 < report["ratios"]["resume_bytes"] <= 1
+    (seconds,) = report["seconds"]["fetch_shaped"]["samples"]
+    assert seconds > (2 << 23) / 50e6 * 0.8  # the shaper lets a little through at once
