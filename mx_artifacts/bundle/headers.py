@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from functools import cache
 from typing import NamedTuple
+from zlib import adler32
 
 from mx_artifacts.errors import BundleError
 
@@ -79,6 +80,9 @@ def encode_member(path: str, *, is_dir: bool, size: int, mode: int, mtime_ns: in
     its bytes differ between Python versions.
     """
     name = f"{path}/" if is_dir else path
+    kind = DIRECTORY_TYPE if is_dir else b"0"
+    if not mtime_ns and size <= _MAX_OCTAL and len(name) <= NAME_BYTES and name.isascii():
+        return _block(name.encode(), kind, size, mode, 0)  # nothing needs an extension
     records: dict[str, str] = {}
     if not name.isascii() or len(name) > NAME_BYTES:
         records["path"] = name
@@ -96,7 +100,7 @@ def encode_member(path: str, *, is_dir: bool, size: int, mode: int, mtime_ns: in
     short_name = name.encode("ascii", "replace")[:NAME_BYTES]
     return extension + _block(
         short_name,
-        DIRECTORY_TYPE if is_dir else b"0",
+        kind,
         size if size <= _MAX_OCTAL else 0,
         mode,
         seconds if 0 <= seconds <= _MAX_OCTAL else 0,
@@ -104,15 +108,16 @@ def encode_member(path: str, *, is_dir: bool, size: int, mode: int, mtime_ns: in
 
 
 def _block(name: bytes, kind: bytes, size: int, mode: int, mtime_seconds: int) -> bytes:
-    head = b"%b%07o\0%b%011o\0%011o\0" % (
-        name.ljust(NAME_BYTES, b"\0"),
-        mode,
-        b"0000000\0" * 2,  # uid, gid
-        size,
-        mtime_seconds,
-    )
+    # uid and gid are 0.
+    numbers = b"%07o\x000000000\x000000000\x00%011o\0%011o\0" % (mode, size, mtime_seconds)
     tail, tail_sum = _tail(kind)
-    return b"%b%06o\0 %b" % (head, sum(head) + tail_sum, tail)
+    total = _sum_of_few(name) + _sum_of_few(numbers) + tail_sum
+    return b"%b%b%06o\0 %b" % (name.ljust(NAME_BYTES, b"\0"), numbers, total, tail)
+
+
+def _sum_of_few(data: bytes) -> int:
+    """Return the sum of at most 256 bytes; Adler-32 has it, and is ten times as fast as `sum`."""
+    return (adler32(data) & 0xFFFF) - 1
 
 
 @cache

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Generic, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
 from mx_artifacts.bundle.headers import END_OF_ARCHIVE, safe_mode
 from mx_artifacts.bundle.layout import EntryLayout, bundle_bytes, lay_out, lay_out_entry
@@ -53,8 +53,7 @@ class PackReport:
     paths: tuple[str, ...] = field(default=(), repr=False)
 
 
-@dataclass(frozen=True, slots=True)
-class PackedMember:
+class PackedMember(NamedTuple):
     """A member as a scan of the bundle finds it, and the CRC32C of its content."""
 
     member: BundleMember
@@ -228,21 +227,17 @@ class _Packer:
 
 def _members(places: Iterable[Place], rules: PackRules) -> Iterator[PackedMember]:
     for place in places:
-        assert place.start is not None
-        for (member, _, offset), checksum in zip(
-            place.layout.content_offsets(), place.checksums, strict=True
+        layout, start = place.layout, place.start
+        assert start is not None
+        for member, offset, checksum in zip(
+            layout.members, layout.offsets, place.checksums, strict=True
         ):
-            stamp, is_dir = member.stamp, member.is_dir
+            path, _, stamp, is_dir = member
+            mode = safe_mode(stamp.mode, is_dir=is_dir)
+            mtime_ns = stamp.mtime_ns if rules.keep_mtimes and not is_dir else 0
+            size = 0 if is_dir else stamp.size
             yield PackedMember(
-                BundleMember(
-                    member.path,
-                    is_dir,
-                    0 if is_dir else stamp.size,
-                    safe_mode(stamp.mode, is_dir=is_dir),
-                    stamp.mtime_ns if rules.keep_mtimes and not is_dir else 0,
-                    place.start + offset,
-                ),
-                checksum,
+                BundleMember(path, is_dir, size, mode, mtime_ns, start + offset), checksum
             )
 
 

@@ -50,14 +50,17 @@ class EntryReader:
         self._check_age(layout.members, listed_at)
         checksums: list[int] = []
         files: dict[str, EntryFile] = {}
-        for member, header, offset in layout.content_offsets():
+        for member, header, offset in zip(
+            layout.members, layout.headers, layout.offsets, strict=True
+        ):
             space[offset - len(header) : offset] = header
             checksum = 0
             if not member.is_dir:
-                content = space[offset : offset + member.stamp.size]
+                size = member.stamp.size
+                content = space[offset : offset + size]
                 self._read_file(member, content)
                 checksum = crc32c(content)
-                files[member.path] = EntryFile(member.stamp.size, member.stamp.mtime_ns, offset)
+                files[member.path] = EntryFile(size, member.stamp.mtime_ns, offset)
             checksums.append(checksum)
         if files:
             self._judge(layout, files, space)

@@ -6,12 +6,20 @@ import errno
 import mmap
 import os
 import tempfile
+import time
 from contextlib import ExitStack, suppress
 from pathlib import Path
 
 from mx_artifacts.errors import ConfigurationError, NoSpaceError, RegistrationError
 
 _NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
+
+_HUGE_PAGE_BYTES = 2 << 20
+"""Of x86-64, and of ARM with small pages of 4 KiB."""
+_HUGE_PAGES_TRIED = 4
+_HUGE_PAGE_SECONDS = 0.001
+"""What as many small pages take. A huge one that is there takes a quarter of it; where the kernel
+has to make one out of fragments, or to get it back from a hypervisor, it takes up to 7 ms."""
 
 
 class Buffer:
@@ -33,6 +41,22 @@ class Buffer:
         if hasattr(mmap, "MADV_DONTFORK"):  # else a fork would copy pages that a NIC writes to
             self._pages.madvise(mmap.MADV_DONTFORK)
         self.view = memoryview(self._pages)
+        if length >= 4 * _HUGE_PAGES_TRIED * _HUGE_PAGE_BYTES:
+            self._take_huge_pages()
+
+    def _take_huge_pages(self) -> None:
+        """Let these bytes be made of huge pages where those are quickly had."""
+        if not hasattr(mmap, "MADV_NOHUGEPAGE"):
+            return
+        try:
+            self._pages.madvise(mmap.MADV_HUGEPAGE)
+        except OSError:  # a kernel without them
+            return
+        started = time.perf_counter()
+        for number in range(_HUGE_PAGES_TRIED):
+            self.view[number * _HUGE_PAGE_BYTES] = 0
+        if time.perf_counter() - started > _HUGE_PAGES_TRIED * _HUGE_PAGE_SECONDS:
+            self._pages.madvise(mmap.MADV_NOHUGEPAGE)
 
     @property
     def length(self) -> int:
