@@ -16,10 +16,11 @@ _NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
 
 _HUGE_PAGE_BYTES = 2 << 20
 """Of x86-64, and of ARM with small pages of 4 KiB."""
-_HUGE_PAGES_TRIED = 4
-_HUGE_PAGE_SECONDS = 0.001
-"""What as many small pages take. A huge one that is there takes a quarter of it; where the kernel
-has to make one out of fragments, or to get it back from a hypervisor, it takes up to 7 ms."""
+_HUGE_FROM_BYTES = 32 << 20
+"""Buffers of chunks are smaller; they live long, and are filled again and again."""
+_SLOW_SECONDS = 0.001
+"""What as many small pages take to be had. A huge one takes a fifth of it where it is there, and up
+to 7 ms where the kernel makes it out of fragments, or a hypervisor has to give it back first."""
 
 
 class Buffer:
@@ -41,22 +42,27 @@ class Buffer:
         if hasattr(mmap, "MADV_DONTFORK"):  # else a fork would copy pages that a NIC writes to
             self._pages.madvise(mmap.MADV_DONTFORK)
         self.view = memoryview(self._pages)
-        if length >= 4 * _HUGE_PAGES_TRIED * _HUGE_PAGE_BYTES:
+        if length >= _HUGE_FROM_BYTES and hasattr(mmap, "MADV_HUGEPAGE"):
             self._take_huge_pages()
 
     def _take_huge_pages(self) -> None:
-        """Let these bytes be made of huge pages where those are quickly had."""
-        if not hasattr(mmap, "MADV_NOHUGEPAGE"):
-            return
+        """Fill these bytes with huge pages until the second one that is not quickly had.
+
+        Getting small pages one by one takes longer than reading a cache into them. Which sort the
+        kernel has at hand cannot be asked for, so each page is tried; the rest stays small.
+        """
         try:
             self._pages.madvise(mmap.MADV_HUGEPAGE)
         except OSError:  # a kernel without them
             return
-        started = time.perf_counter()
-        for number in range(_HUGE_PAGES_TRIED):
-            self.view[number * _HUGE_PAGE_BYTES] = 0
-        if time.perf_counter() - started > _HUGE_PAGES_TRIED * _HUGE_PAGE_SECONDS:
-            self._pages.madvise(mmap.MADV_NOHUGEPAGE)
+        slow = 0
+        for offset in range(0, len(self.view), _HUGE_PAGE_BYTES):
+            started = time.thread_time()  # not counting what others do meanwhile
+            self.view[offset] = 0
+            slow += time.thread_time() - started > _SLOW_SECONDS
+            if slow == 2:
+                self._pages.madvise(mmap.MADV_NOHUGEPAGE)
+                return
 
     @property
     def length(self) -> int:
