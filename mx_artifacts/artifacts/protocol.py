@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
-from mx_artifacts.bundle.pack import PackReport
+from mx_artifacts.bundle.packed import PackedTree, PackReport
 from mx_artifacts.client.central import CentralClient
 from mx_artifacts.core.identity import SourceIdentity, SourceType
 from mx_artifacts.core.manifest import ArtifactManifest
@@ -48,12 +48,16 @@ class PackedRoot:
 
 @dataclass(frozen=True)
 class ArtifactBundle:
-    """A sealed artifact. `bundles` maps logical manifest paths to the bytes that are served."""
+    """A sealed artifact. `bundles` maps logical manifest paths to the bytes that are served.
+
+    `trees` maps the same paths to what these were packed from.
+    """
 
     bundles: Mapping[str, Bundle]
     manifest: ArtifactManifest
     artifact_id: str
     roots: tuple[PackedRoot, ...]
+    trees: Mapping[str, PackedTree[Bundle]] = field(default_factory=dict, repr=False)
 
     def summary(self, node_rank: int = 0) -> ArtifactSummary:
         """Return what discovery needs to know of this artifact."""
@@ -106,8 +110,11 @@ class P2PArtifactTransfer(Protocol):
     roots: tuple[ArtifactCacheRoot, ...]
     bundle_root: Path
 
-    def prepare_source(self) -> ArtifactBundle:
+    def prepare_source(self, previous: ArtifactBundle | None = None) -> ArtifactBundle:
         """Seal the source roots into a bundle.
+
+        What is as it was when `previous` was sealed is copied from there instead of read again.
+        That must stay open meanwhile; it is not changed, and the result does not depend on it.
 
         Raises:
             BundleError: a root that is not optional is absent, or holds nothing.

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from mx_artifacts.bundle.headers import END_OF_ARCHIVE, encode_member, padding_bytes, safe_mode
 from mx_artifacts.bundle.rules import PackRules
@@ -25,13 +26,24 @@ class EntryLayout:
     length: int
 
 
-def lay_out(tree: SourceTree, rules: PackRules) -> list[EntryLayout]:
-    """Lay out a tree's entries in the order of their first members."""
+def lay_out(
+    tree: SourceTree, rules: PackRules, known: Mapping[str, EntryLayout] = MappingProxyType({})
+) -> list[EntryLayout]:
+    """Lay out a tree's entries in the order of their first members.
+
+    Entries whose members are as in `known`, stamps included, get the layout that they have there.
+    """
     entries: dict[str, list[SourceMember]] = {}
     entry_of = rules.entry_of
     for member in tree.members:
         entries.setdefault(entry_of(member.path), []).append(member)
-    return [lay_out_entry(entry, members, rules) for entry, members in entries.items()]
+    layouts = []
+    for entry, members in entries.items():
+        layout = known.get(entry)
+        if layout is None or layout.members != tuple(members):
+            layout = lay_out_entry(entry, members, rules)
+        layouts.append(layout)
+    return layouts
 
 
 def lay_out_entry(entry: str, members: Sequence[SourceMember], rules: PackRules) -> EntryLayout:
