@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -38,9 +38,12 @@ from mx_artifacts.parsing import parse_artifact_id, parse_wait
 if TYPE_CHECKING:
     from mx_artifacts.artifacts.find import SourceWanted
     from mx_artifacts.artifacts.protocol import ArtifactSourceEndpoint
+    from mx_artifacts.client.central import CentralClient
     from mx_artifacts.core.identity import SourceIdentity
-    from mx_artifacts.fetcher import Fetched, FetcherSettings, FetchPlan
+    from mx_artifacts.fetcher import ArtifactFetcher, Fetched, FetchPlan
     from mx_artifacts.kinds.identity import ProbedIdentity
+    from mx_artifacts.observability.events import EventSink
+    from mx_artifacts.transport.base import Transport
 
 
 @click.command("fetch-and-install", cls=Verb)
@@ -122,18 +125,13 @@ def command(
         device=device,
         profile=profile,
     )
-    from mx_artifacts.fetcher import ArtifactFetcher  # after what needs no such import
-
     done: list[dict[str, Any]] = []
     failures: dict[str, MxArtifactsError] = {}
     with (
+        _opening_transport(dry_run) as transport_factory,
         open_client(server) as client,
         progress(output) as events,
-        ArtifactFetcher(
-            client=client,
-            settings=_settings(fetching),
-            events=events,
-        ) as fetcher,
+        _fetcher(client, fetching, events, transport_factory) as fetcher,
     ):
         if ALL in kind_names and fetching["wait"]:
             identities = _known_identities(selected, identity_of)
@@ -204,15 +202,42 @@ def _known_identities(
     return identities
 
 
-def _settings(fetching: Mapping[str, Any]) -> FetcherSettings:
-    from mx_artifacts.fetcher import FetcherSettings
+@contextlib.contextmanager
+def _opening_transport(dry_run: bool) -> Iterator[Callable[[], Transport]]:
+    """Open this process's transport while imports, probes and discovery take their time.
 
-    return FetcherSettings(
-        bundle_root=fetching["bundle_root"],
-        timeout_seconds=fetching["timeout"],
-        max_inflight_chunks=settings.SLOTS.read(),
-        lock_timeout_seconds=fetching["lock_timeout"],
-        selector=settings.SOURCE_SELECTOR.read(),
+    Where it turns out that nothing is transferred, nobody waits for it or hears of its failure.
+    """
+    if dry_run:
+        from mx_artifacts.transport.registry import open_transport
+
+        yield open_transport
+        return
+    from mx_artifacts.transport.opening import OpeningTransport
+
+    with contextlib.closing(OpeningTransport()) as opening:
+        yield opening.take
+
+
+def _fetcher(
+    client: CentralClient,
+    fetching: Mapping[str, Any],
+    events: EventSink,
+    transport_factory: Callable[[], Transport],
+) -> ArtifactFetcher:
+    from mx_artifacts.fetcher import ArtifactFetcher, FetcherSettings
+
+    return ArtifactFetcher(
+        client=client,
+        settings=FetcherSettings(
+            bundle_root=fetching["bundle_root"],
+            timeout_seconds=fetching["timeout"],
+            max_inflight_chunks=settings.SLOTS.read(),
+            lock_timeout_seconds=fetching["lock_timeout"],
+            selector=settings.SOURCE_SELECTOR.read(),
+        ),
+        transport_factory=transport_factory,
+        events=events,
     )
 
 
