@@ -46,7 +46,7 @@ class Buffer:
             self._take_huge_pages()
 
     def _take_huge_pages(self) -> None:
-        """Fill these bytes with huge pages until the second one that is not quickly had.
+        """Fill these bytes with huge pages until the first one that is not quickly had.
 
         Getting small pages one by one takes longer than reading a cache into them. Which sort the
         kernel has at hand cannot be asked for, so each page is tried; the rest stays small.
@@ -55,12 +55,10 @@ class Buffer:
             self._pages.madvise(mmap.MADV_HUGEPAGE)
         except OSError:  # a kernel without them
             return
-        slow = 0
         for offset in range(0, len(self.view), _HUGE_PAGE_BYTES):
             started = time.thread_time()  # not counting what others do meanwhile
             self.view[offset] = 0
-            slow += time.thread_time() - started > _SLOW_SECONDS
-            if slow == 2:
+            if time.thread_time() - started > _SLOW_SECONDS:
                 self._pages.madvise(mmap.MADV_NOHUGEPAGE)
                 return
 
