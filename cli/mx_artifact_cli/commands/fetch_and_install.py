@@ -125,10 +125,11 @@ def command(
         device=device,
         profile=profile,
     )
+    will_transfer = ALL not in kind_names and (replace or any(map(_is_new_here, selected)))
     done: list[dict[str, Any]] = []
     failures: dict[str, MxArtifactsError] = {}
     with (
-        _opening_transport(dry_run) as transport_factory,
+        _transport_factory(early=not dry_run and will_transfer) as transport_factory,
         open_client(server) as client,
         progress(output) as events,
         _fetcher(client, fetching, events, transport_factory) as fetcher,
@@ -202,13 +203,25 @@ def _known_identities(
     return identities
 
 
-@contextlib.contextmanager
-def _opening_transport(dry_run: bool) -> Iterator[Callable[[], Transport]]:
-    """Open this process's transport while imports, probes and discovery take their time.
+def _is_new_here(selected: Selected) -> bool:
+    """Tell whether nothing was ever installed in a kind's primary root, so that none is there."""
+    from mx_artifacts.install.workspace import receipt_directories
 
-    Where it turns out that nothing is transferred, nobody waits for it or hears of its failure.
+    try:
+        primary = next(iter(selected.roots(settings.environment()).values()))
+    except ConfigurationError:
+        return False  # the fetch will say so
+    return not receipt_directories(primary)
+
+
+@contextlib.contextmanager
+def _transport_factory(*, early: bool) -> Iterator[Callable[[], Transport]]:
+    """Return what makes this process's transport.
+
+    It is opened `early`, while imports, probes and discovery take their time, where any source that
+    is found is read from. Where none is, nobody waits for it or hears of its failure.
     """
-    if dry_run:
+    if not early:
         from mx_artifacts.transport.registry import open_transport
 
         yield open_transport
