@@ -208,7 +208,7 @@ class ArtifactPublisher:
         """
         serving = self._serving_of(published)
         kind, source = serving.transfer.cache_kind, serving.source
-        bundle = serving.transfer.prepare_source()
+        bundle = serving.transfer.prepare_source(source.bundle)
         try:
             _check_ranks(kind, bundle, serving.require_ranks)
             same = bundle.artifact_id == source.artifact_id

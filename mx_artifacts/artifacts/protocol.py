@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
-from mx_artifacts.bundle.index import IndexEntry
-from mx_artifacts.bundle.pack import PackReport
+from mx_artifacts.bundle.index import IndexEntry, index_of
+from mx_artifacts.bundle.packed import PackedTree, PackReport
 from mx_artifacts.client.central import CentralClient
 from mx_artifacts.core.identity import SourceIdentity, SourceType
 from mx_artifacts.core.manifest import ArtifactManifest
@@ -50,16 +50,16 @@ class PackedRoot:
 
 @dataclass(frozen=True)
 class ArtifactBundle:
-    """A sealed artifact.
+    """A sealed artifact. `bundles` maps logical manifest paths to the bytes that are served.
 
-    `bundles` maps logical manifest paths to the bytes that are served, `indexes` to their members.
+    `trees` maps the same paths to what these were packed from.
     """
 
     bundles: Mapping[str, Bundle]
     manifest: ArtifactManifest
     artifact_id: str
     roots: tuple[PackedRoot, ...]
-    indexes: Mapping[str, tuple[IndexEntry, ...]] = field(default_factory=dict, repr=False)
+    trees: Mapping[str, PackedTree[Bundle]] = field(default_factory=dict, repr=False)
 
     def summary(self, node_rank: int = 0) -> ArtifactSummary:
         """Return what discovery needs to know of this artifact."""
@@ -72,11 +72,12 @@ class ArtifactBundle:
         )
 
     def index_by_file(self) -> Mapping[int, tuple[IndexEntry, ...]]:
-        """Return the index of every bundle by its file index; none unless all are known."""
+        """Return the members of every bundle, by its file index; none unless all are known."""
         files = self.manifest.files
-        if any(file.path not in self.indexes for file in files):
+        if any(file.path not in self.trees for file in files):
             return {}
-        return {file.file_index: self.indexes[file.path] for file in files}
+        trees = {file.file_index: self.trees[file.path] for file in files}
+        return {index: index_of(tree.members, tree.memory) for index, tree in trees.items()}
 
     def close(self) -> None:
         """Free the bundles. Idempotent."""
@@ -127,8 +128,11 @@ class P2PArtifactTransfer(Protocol):
     roots: tuple[ArtifactCacheRoot, ...]
     bundle_root: Path
 
-    def prepare_source(self) -> ArtifactBundle:
+    def prepare_source(self, previous: ArtifactBundle | None = None) -> ArtifactBundle:
         """Seal the source roots into a bundle.
+
+        What is as it was when `previous` was sealed is copied from there instead of read again.
+        That must stay open meanwhile; it is not changed, and the result does not depend on it.
 
         Raises:
             BundleError: a root that is not optional is absent, or holds nothing.

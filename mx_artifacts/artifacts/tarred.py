@@ -22,8 +22,8 @@ from mx_artifacts.artifacts.protocol import (
 )
 from mx_artifacts.artifacts.receive import RootReceiver, WantedBundle
 from mx_artifacts.artifacts.root_labels import root_objection
-from mx_artifacts.bundle.index import IndexEntry, index_of
-from mx_artifacts.bundle.pack import PackedTree, pack_tree
+from mx_artifacts.bundle.pack import pack_tree
+from mx_artifacts.bundle.packed import PackedTree
 from mx_artifacts.bundle.seal import seal
 from mx_artifacts.bundle.standing import count_entries
 from mx_artifacts.client.central import CentralClient
@@ -129,37 +129,46 @@ class TarredP2PArtifactTransfer:
 
     # --- source ----------------------------------------------------------------------------------
 
-    def prepare_source(self) -> ArtifactBundle:
+    def prepare_source(self, previous: ArtifactBundle | None = None) -> ArtifactBundle:
         """Seal the source roots; see `P2PArtifactTransfer.prepare_source`."""
         check_bundle_root(self.bundle_root)
         memory = self.memory or BundleBudget(settings.RESIDENT_BUDGET.read(), self.bundle_root)
         packed: list[PackedRoot] = []
-        bundles: dict[str, Bundle] = {}
-        indexes: dict[str, tuple[IndexEntry, ...]] = {}
+        trees: dict[str, PackedTree[Bundle]] = {}
+        former = {} if previous is None else previous.trees
         try:
             for root in self.roots:
-                tree = self._pack(root, memory.allocate)
-                bundles[self._logical_path(root)] = tree.memory
-                indexes[self._logical_path(root)] = index_of(tree.members, tree.memory.view)
+                path = self._logical_path(root)
+                tree = trees[path] = self._pack(root, memory.allocate, former.get(path))
                 if not root.off:
                     packed.append(PackedRoot(root.name, root.source_root, tree.report))
                     told = {"root": root.source_root, "report": tree.report}
                     self.events(Event("seal.packed", told))
             chunk_size = self.chunk_size or DEFAULT_CHUNK_SIZE_BYTES
+            bundles = {path: tree.memory for path, tree in trees.items()}
             manifest = seal(bundles, self.mx_source_type, chunk_size)
         except BaseException:
-            for bundle in bundles.values():
-                bundle.close()
+            for tree in trees.values():
+                tree.memory.close()
             raise
-        return ArtifactBundle(bundles, manifest, manifest.artifact_id(), tuple(packed), indexes)
+        return ArtifactBundle(bundles, manifest, manifest.artifact_id(), tuple(packed), trees)
 
     def _pack(
-        self, root: ArtifactCacheRoot, allocate: Callable[[int], Bundle]
+        self,
+        root: ArtifactCacheRoot,
+        allocate: Callable[[int], Bundle],
+        previous: PackedTree[Bundle] | None,
     ) -> PackedTree[Bundle]:
         # An optional root that is absent travels as an empty bundle, since targets of the
         # reference refuse an artifact that lacks one. So does one that is off.
         path = Path(os.devnull, "absent") if root.off else root.source_root
-        return pack_tree(path, self.cache_kind.pack, allocate, optional=root.optional or root.off)
+        return pack_tree(
+            path,
+            self.cache_kind.pack,
+            allocate,
+            optional=root.optional or root.off,
+            previous=previous,
+        )
 
     # --- target ----------------------------------------------------------------------------------
 

@@ -6,9 +6,8 @@ import fcntl
 import os
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from hashlib import sha256
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from mx_artifacts.errors import UnsafePathError
 
@@ -24,8 +23,7 @@ _BLOCK_BYTES = 1024 * 1024
 _LOCK_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
-@dataclass(frozen=True, slots=True)
-class EntryFile:
+class EntryFile(NamedTuple):
     """A file of an entry: its size, when it was last written, and where its content begins.
 
     `offset` is that in the bundle, 0 in a file of its own.

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from functools import cache
 from typing import NamedTuple
+from zlib import adler32
 
 from mx_artifacts.errors import BundleError
 
@@ -29,7 +30,6 @@ _SECOND_NS = 1_000_000_000
 
 _USTAR_MAGIC = b"ustar\x0000"
 _GNU_MAGIC = b"ustar  \0"
-_OCTAL = re.compile(rb" *([0-7]+)[ \0]*")
 _DECIMAL_TIME = re.compile(rb"(-?)([0-9]{1,20})(?:\.([0-9]{1,20}))?")
 _DECIMAL_SIZE = re.compile(rb"[0-9]{1,20}")
 _RECORD_LENGTH = re.compile(rb"([1-9][0-9]{0,6}) ")
@@ -79,6 +79,9 @@ def encode_member(path: str, *, is_dir: bool, size: int, mode: int, mtime_ns: in
     its bytes differ between Python versions.
     """
     name = f"{path}/" if is_dir else path
+    kind = DIRECTORY_TYPE if is_dir else b"0"
+    if not mtime_ns and size <= _MAX_OCTAL and len(name) <= NAME_BYTES and name.isascii():
+        return _block(name.encode(), kind, size, mode, 0)  # nothing needs an extension
     records: dict[str, str] = {}
     if not name.isascii() or len(name) > NAME_BYTES:
         records["path"] = name
@@ -96,7 +99,7 @@ def encode_member(path: str, *, is_dir: bool, size: int, mode: int, mtime_ns: in
     short_name = name.encode("ascii", "replace")[:NAME_BYTES]
     return extension + _block(
         short_name,
-        DIRECTORY_TYPE if is_dir else b"0",
+        kind,
         size if size <= _MAX_OCTAL else 0,
         mode,
         seconds if 0 <= seconds <= _MAX_OCTAL else 0,
@@ -104,15 +107,16 @@ def encode_member(path: str, *, is_dir: bool, size: int, mode: int, mtime_ns: in
 
 
 def _block(name: bytes, kind: bytes, size: int, mode: int, mtime_seconds: int) -> bytes:
-    head = b"%b%07o\0%b%011o\0%011o\0" % (
-        name.ljust(NAME_BYTES, b"\0"),
-        mode,
-        b"0000000\0" * 2,  # uid, gid
-        size,
-        mtime_seconds,
-    )
+    # uid and gid are 0.
+    numbers = b"%07o\x000000000\x000000000\x00%011o\0%011o\0" % (mode, size, mtime_seconds)
     tail, tail_sum = _tail(kind)
-    return b"%b%06o\0 %b" % (head, sum(head) + tail_sum, tail)
+    total = _sum_of_few(name) + _sum_of_few(numbers) + tail_sum
+    return b"%b%b%06o\0 %b" % (name.ljust(NAME_BYTES, b"\0"), numbers, total, tail)
+
+
+def _sum_of_few(data: bytes) -> int:
+    """Return the sum of at most 256 bytes; Adler-32 has it, and is ten times as fast as `sum`."""
+    return (adler32(data) & 0xFFFF) - 1
 
 
 @cache
@@ -147,9 +151,8 @@ def decode_header(block: bytes) -> Header:
             that no file has.
     """
     stated = _octal(block[148:156], "checksum")
-    # Most of a header is zeros, and adding those up is what would take the time.
-    counted = block[:148].replace(b"\0", b"") + block[156:].replace(b"\0", b"")
-    if stated != sum(counted) + 8 * ord(" "):
+    counted = _sum_of_few(block[:148]) + _sum_of_few(block[156:356]) + _sum_of_few(block[356:])
+    if stated != counted + 8 * ord(" "):
         raise BundleError("header checksum does not match")
     name = _text_field(block[:NAME_BYTES])
     magic = block[257:265]
@@ -225,13 +228,10 @@ def _text_field(field: bytes) -> bytes:
 
 
 def _octal(field: bytes, what: str) -> int:
-    digits = field[:-1]
-    if field[-1:] == b"\0" and digits.isdigit() and b"8" not in digits and b"9" not in digits:
-        return int(digits, 8)  # as all programs write most fields
-    match = _OCTAL.fullmatch(field)
-    if match is None:
+    digits = field.rstrip(b" \0").lstrip(b" ")
+    if not digits.isdigit() or b"8" in digits or b"9" in digits:
         raise BundleError(f"{what} field {field!r} is not a number")
-    return int(match[1], 8)
+    return int(digits, 8)
 
 
 def _number(field: bytes, what: str) -> int:

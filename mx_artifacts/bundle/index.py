@@ -18,8 +18,9 @@ from mx_artifacts.bundle.headers import (
     safe_mode,
 )
 from mx_artifacts.bundle.member_paths import MemberPaths
+from mx_artifacts.bundle.memory import BundleMemory
 from mx_artifacts.bundle.names import path_fault
-from mx_artifacts.bundle.pack import PackedMember
+from mx_artifacts.bundle.packed import PackedMember
 from mx_artifacts.bundle.scan import DEFAULT_LIMITS, BundleLimits, BundleMember
 from mx_artifacts.core.chunks import MIB, file_ranges
 from mx_artifacts.core.digest import crc32c, crc32c_hex, crc32c_join
@@ -91,8 +92,8 @@ class BundleMap:
         )
 
 
-def index_of(members: Iterable[PackedMember], bundle: memoryview) -> tuple[IndexEntry, ...]:
-    """Return the index of a bundle that was packed here."""
+def index_of(members: Iterable[PackedMember], memory: BundleMemory) -> tuple[IndexEntry, ...]:
+    """Return the index of a bundle that was packed into `memory`."""
     return tuple(
         IndexEntry(
             each.member.path,
@@ -101,16 +102,19 @@ def index_of(members: Iterable[PackedMember], bundle: memoryview) -> tuple[Index
             each.member.mode,
             each.member.mtime_ns,
             each.checksum,
-            _blocks(each.member, bundle) if each.member.size > BLOCK_BYTES else (),
+            _blocks(each.member, memory) if each.member.size > BLOCK_BYTES else (),
         )
         for each in members
     )
 
 
-def _blocks(member: BundleMember, bundle: memoryview) -> tuple[int, ...]:
-    content = bundle[member.offset : member.offset + member.size]
-    ranges = file_ranges(member.size, BLOCK_BYTES)
-    return tuple(crc32c(content[offset : offset + length]) for offset, length in ranges)
+def _blocks(member: BundleMember, memory: BundleMemory) -> tuple[int, ...]:
+    content = memory.view[member.offset : member.offset + member.size]
+    blocks = []
+    for offset, length in file_ranges(member.size, BLOCK_BYTES):
+        blocks.append(crc32c(content[offset : offset + length]))
+        memory.written(member.offset + offset, length)  # reading has brought it back into memory
+    return tuple(blocks)
 
 
 def map_bundle(

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from mx_artifacts.bundle.headers import END_OF_ARCHIVE, encode_member, padding_bytes, safe_mode
 from mx_artifacts.bundle.rules import PackRules
@@ -12,44 +13,58 @@ from mx_artifacts.bundle.tree import SourceMember, SourceTree
 
 @dataclass(frozen=True, slots=True)
 class EntryLayout:
-    """An entry's members and their headers, one after the other, `length` bytes in all."""
+    """An entry's members and their headers, one after the other, `length` bytes in all.
+
+    `offsets`: where each member's content begins, which is right behind its header [bytes from the
+    entry's first].
+    """
 
     entry: str
     members: tuple[SourceMember, ...]
     headers: tuple[bytes, ...]
+    offsets: tuple[int, ...]
     length: int
 
-    def content_offsets(self) -> Iterator[tuple[SourceMember, bytes, int]]:
-        """Yield each member, its header, and where its content begins [bytes from the entry's]."""
-        offset = 0
-        for member, header in zip(self.members, self.headers, strict=True):
-            offset += len(header)
-            yield member, header, offset
-            offset += _content_bytes(member)
 
+def lay_out(
+    tree: SourceTree, rules: PackRules, known: Mapping[str, EntryLayout] = MappingProxyType({})
+) -> list[EntryLayout]:
+    """Lay out a tree's entries in the order of their first members.
 
-def lay_out(tree: SourceTree, rules: PackRules) -> list[EntryLayout]:
-    """Lay out a tree's entries in the order of their first members."""
+    Entries whose members are as in `known`, stamps included, get the layout that they have there.
+    """
     entries: dict[str, list[SourceMember]] = {}
+    entry_of = rules.entry_of
     for member in tree.members:
-        entries.setdefault(rules.entry_of(member.path), []).append(member)
-    return [lay_out_entry(entry, members, rules) for entry, members in entries.items()]
+        entries.setdefault(entry_of(member.path), []).append(member)
+    layouts = []
+    for entry, members in entries.items():
+        layout = known.get(entry)
+        if layout is None or layout.members != tuple(members):
+            layout = lay_out_entry(entry, members, rules)
+        layouts.append(layout)
+    return layouts
 
 
 def lay_out_entry(entry: str, members: Sequence[SourceMember], rules: PackRules) -> EntryLayout:
     """Lay out one entry."""
-    headers = tuple(_header(member, rules) for member in members)
-    length = sum(map(len, headers)) + sum(map(_content_bytes, members))
-    return EntryLayout(entry, tuple(members), headers, length)
+    headers: list[bytes] = []
+    offsets: list[int] = []
+    end = 0
+    for member in members:
+        header = _header(member, rules)
+        end += len(header)
+        headers.append(header)
+        offsets.append(end)
+        if not member.is_dir:
+            size = member.stamp.size
+            end += size + padding_bytes(size)
+    return EntryLayout(entry, tuple(members), tuple(headers), tuple(offsets), end)
 
 
 def bundle_bytes(layouts: Sequence[EntryLayout]) -> int:
     """Return the size of a bundle of these entries."""
     return sum(layout.length for layout in layouts) + len(END_OF_ARCHIVE)
-
-
-def _content_bytes(member: SourceMember) -> int:
-    return 0 if member.is_dir else member.stamp.size + padding_bytes(member.stamp.size)
 
 
 def _header(member: SourceMember, rules: PackRules) -> bytes:

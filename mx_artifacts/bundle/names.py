@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import unicodedata
 
 MAX_PATH_BYTES = 4096
@@ -10,6 +11,8 @@ MAX_PART_BYTES = 255
 """Linux's NAME_MAX."""
 MAX_DEPTH = 64
 """Parts of a path. Caches have about ten; a path of thousands implies as many directories."""
+_ORDINARY = re.compile(rf"(?:[\w+=@-][\w+=@.-]*/){{0,{MAX_DEPTH - 1}}}[\w+=@-][\w+=@.-]*", re.ASCII)
+"""Parts without a leading dot: nothing is wrong with these but, perhaps, their length."""
 
 
 def path_fault(path: str) -> str | None:
@@ -19,6 +22,8 @@ def path_fault(path: str) -> str | None:
     an ordinary character, as it is to Linux. Control characters are refused, since no cache has
     them and names end up on terminals and in logs.
     """
+    if len(path) <= MAX_PART_BYTES and _ORDINARY.fullmatch(path):
+        return None  # as nearly all are
     try:
         encoded = path.encode()
     except UnicodeEncodeError:

@@ -9,19 +9,23 @@ ranks.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Generic, TypeVar
+from typing import Any, TypeVar
 
-from mx_artifacts.bundle.headers import END_OF_ARCHIVE, safe_mode
+from mx_artifacts.bundle.headers import END_OF_ARCHIVE
 from mx_artifacts.bundle.layout import EntryLayout, bundle_bytes, lay_out, lay_out_entry
 from mx_artifacts.bundle.memory import BundleMemory
 from mx_artifacts.bundle.names import printable
-from mx_artifacts.bundle.places import Place, close_ranks
+from mx_artifacts.bundle.packed import (
+    PackedTree,
+    packed_entries,
+    packed_members,
+    report_of,
+)
+from mx_artifacts.bundle.places import Place, close_ranks, copy
 from mx_artifacts.bundle.read_entry import EntryChangedError, EntryReader, EntryUnfitError
 from mx_artifacts.bundle.rules import PackRules
-from mx_artifacts.bundle.scan import BundleMember
 from mx_artifacts.bundle.tree import Skipped, SourceTree, resolve_root, scan_entry, scan_tree
 from mx_artifacts.clock import SYSTEM_CLOCK, Clock
 from mx_artifacts.errors import BundleError, NothingToPublishError, SourceChangedError
@@ -39,46 +43,19 @@ changes without a new stamp; and long enough for a writer that a busy node stopp
 writes, for half of an entry that nobody touches looks like a whole one."""
 
 
-@dataclass(frozen=True)
-class PackReport:
-    """What went into a bundle. `content_bytes` sums the files, `bundle_bytes` is its size.
-
-    `paths` are those of all members, directories included, in their order.
-    """
-
-    file_count: int
-    content_bytes: int
-    bundle_bytes: int
-    skipped: tuple[Skipped, ...]
-    paths: tuple[str, ...] = field(default=(), repr=False)
-
-
-@dataclass(frozen=True, slots=True)
-class PackedMember:
-    """A member as a scan of the bundle finds it, and the CRC32C of its content."""
-
-    member: BundleMember
-    checksum: int
-
-
-@dataclass(frozen=True)
-class PackedTree(Generic[M]):
-    """A bundle: all of `memory`, which whoever holds this closes."""
-
-    memory: M
-    members: tuple[PackedMember, ...]
-    report: PackReport
-
-
 def pack_tree(
     root: Path,
     rules: PackRules,
     allocate: Callable[[int], M],
     *,
     optional: bool = False,
+    previous: PackedTree[M] | None = None,
     clock: Clock = SYSTEM_CLOCK,
 ) -> PackedTree[M]:
     """Pack what `rules` keep of `root` into one bundle; equal trees give equal bytes.
+
+    Entries that are as they were when `previous` was packed from this root, stamps included, are
+    copied from its memory, which must stay open meanwhile; they are not read or judged again.
 
     An `optional` root that is missing or holds no files gives a bundle without members. Blocks
     for at most two seconds to let changing entries settle. Entries that `rules.fault_of` finds
@@ -94,8 +71,11 @@ def pack_tree(
     tree = SourceTree((), ()) if absent else scan_tree(root, rules)
     resolved = "" if absent else resolve_root(root)
     reader = EntryReader(resolved, rules, MIN_AGE_SECONDS, clock.now)
-    packer = _Packer(reader, clock, tree.skipped)
-    layouts = lay_out(tree, rules)
+    former = None
+    if previous is not None and (previous.root, previous.rules) == (resolved, rules):
+        former = previous
+    packer = _Packer(reader, clock, tree.skipped, former)
+    layouts = lay_out(tree, rules, packer.known_layouts)
     memory = allocate(bundle_bytes(layouts))
     try:
         packer.read_all(layouts, memory, listed_at)
@@ -111,15 +91,28 @@ def pack_tree(
 class _Packer:
     """Reads entries; those that are left out are in `skipped`."""
 
-    def __init__(self, reader: EntryReader, clock: Clock, skipped: Iterable[Skipped]) -> None:
+    def __init__(
+        self,
+        reader: EntryReader,
+        clock: Clock,
+        skipped: Iterable[Skipped],
+        former: PackedTree[Any] | None = None,
+    ) -> None:
         self.skipped = list(skipped)
         self.never_settled = False
         self._reader = reader
         self._clock = clock
+        self._former = former
         self._patience_seconds = _PATIENCE_SECONDS
         self._order: dict[str, int] = {}
         self._read: dict[str, Place] = {}
         self._changed: dict[str, EntryChangedError] = {}
+
+    @property
+    def known_layouts(self) -> Mapping[str, EntryLayout]:
+        """Those of the entries that were packed before, by name."""
+        entries = {} if self._former is None else self._former.entries
+        return {name: entry.layout for name, entry in entries.items()}
 
     @property
     def has_files(self) -> bool:
@@ -176,13 +169,28 @@ class _Packer:
     def _try(self, place: Place, listed_at: float) -> None:
         entry = place.layout.entry
         try:
-            place.checksums = self._reader.read(place.layout, place.space, listed_at)
+            if not self._copy_former(place, listed_at):
+                place.checksums = self._reader.read(place.layout, place.space, listed_at)
         except EntryChangedError as change:
             self._changed[entry] = change
         except EntryUnfitError as fault:
             self._leave_out(entry, str(fault))
         else:
             self._read[entry] = place
+
+    def _copy_former(self, place: Place, listed_at: float) -> bool:
+        """Copy an entry that is as it was from the former bundle; tell whether it is one.
+
+        It was read as a whole, under stamps that were too old to hide a later change. So what is
+        copied is what it was then, even where it changes at this moment.
+        """
+        former = None if self._former is None else self._former.entries.get(place.layout.entry)
+        if self._former is None or former is None or former.layout is not place.layout:
+            return False
+        self._reader.check_age(place.layout.members, listed_at)
+        copy(self._former.memory, former.start, place.space)
+        place.checksums = former.checksums
+        return True
 
     def _never_settled(self, entry: str, reason: str) -> None:
         self.never_settled = True
@@ -207,43 +215,15 @@ class _Packer:
             final.view[length - len(END_OF_ARCHIVE) : length] = END_OF_ARCHIVE
             final.written(0, length)
             final.cut(length)
-            members = tuple(_members(places, self._reader.rules))
+            members = tuple(packed_members(places, self._reader.rules))
         except BaseException:
             final.close()
             raise
         if final is not memory:
             memory.close()
-        return PackedTree(final, members, self._report(members, length))
-
-    def _report(self, members: Sequence[PackedMember], length: int) -> PackReport:
-        sizes = [each.member.size for each in members if not each.member.is_dir]
-        return PackReport(
-            len(sizes),
-            sum(sizes),
-            length,
-            tuple(sorted(self.skipped, key=lambda skip: skip.path)),
-            tuple(each.member.path for each in members),
-        )
-
-
-def _members(places: Iterable[Place], rules: PackRules) -> Iterator[PackedMember]:
-    for place in places:
-        assert place.start is not None
-        for (member, _, offset), checksum in zip(
-            place.layout.content_offsets(), place.checksums, strict=True
-        ):
-            stamp, is_dir = member.stamp, member.is_dir
-            yield PackedMember(
-                BundleMember(
-                    member.path,
-                    is_dir,
-                    0 if is_dir else stamp.size,
-                    safe_mode(stamp.mode, is_dir=is_dir),
-                    stamp.mtime_ns if rules.keep_mtimes and not is_dir else 0,
-                    place.start + offset,
-                ),
-                checksum,
-            )
+        reader = self._reader
+        report = report_of(members, length, self.skipped)
+        return PackedTree(final, members, report, reader.root, reader.rules, packed_entries(places))
 
 
 def _nothing_to_publish(root: Path, packer: _Packer) -> BundleError:

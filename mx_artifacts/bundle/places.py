@@ -6,6 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from mx_artifacts.bundle.layout import EntryLayout
+from mx_artifacts.bundle.memory import BundleMemory
+
+_COPIED_BYTES = 1 << 20
+"""At once: that takes up to a millisecond, in which no other thread of Python runs."""
 
 
 @dataclass(eq=False)
@@ -39,6 +43,15 @@ def close_ranks(places: Sequence[Place], target: memoryview, *, in_target: bool)
         space = target[start : start + place.layout.length]
         space[:] = place.space
         place.space, place.start = space, start
+
+
+def copy(memory: BundleMemory, start: int, target: memoryview) -> None:
+    """Fill `target` with the bytes of a bundle from `start` on."""
+    for offset in range(0, len(target), _COPIED_BYTES):
+        part = target[offset : offset + _COPIED_BYTES]
+        begin = start + offset
+        part[:] = memory.view[begin : begin + len(part)]
+    memory.written(start, len(target))  # reading may have brought it back into memory
 
 
 def _start(place: Place) -> int:

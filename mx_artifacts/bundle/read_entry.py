@@ -47,28 +47,34 @@ class EntryReader:
         Raises:
             EntryChangedError, EntryUnfitError: `space` may hold anything now.
         """
-        self._check_age(layout.members, listed_at)
+        self.check_age(layout.members, listed_at)
         checksums: list[int] = []
         files: dict[str, EntryFile] = {}
-        for member, header, offset in layout.content_offsets():
+        for member, header, offset in zip(
+            layout.members, layout.headers, layout.offsets, strict=True
+        ):
             space[offset - len(header) : offset] = header
             checksum = 0
             if not member.is_dir:
-                content = space[offset : offset + member.stamp.size]
+                size = member.stamp.size
+                content = space[offset : offset + size]
                 self._read_file(member, content)
                 checksum = crc32c(content)
-                files[member.path] = EntryFile(member.stamp.size, member.stamp.mtime_ns, offset)
+                files[member.path] = EntryFile(size, member.stamp.mtime_ns, offset)
             checksums.append(checksum)
         if files:
             self._judge(layout, files, space)
         return tuple(checksums)
 
-    def _check_age(self, members: Sequence[SourceMember], listed_at: float) -> None:
+    def check_age(self, members: Sequence[SourceMember], listed_at: float) -> None:
         """Refuse an entry that changed just before it was listed.
 
         Its directories count, as they tell of files that were removed: of a cache that is being
         wiped what is left may look whole. Stamps from the future come from a file server whose
         clock is ahead, and tell nothing.
+
+        Raises:
+            EntryChangedError
         """
         now = self.now()
         settled_ns = int((min(now, listed_at) - self.min_age_seconds) * 1e9)

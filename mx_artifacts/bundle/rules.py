@@ -22,9 +22,13 @@ def first_parts(count: int) -> Callable[[str], str]:
     """Return a rule by which the first `count` path parts name the entry."""
 
     def entry_of(path: str) -> str:
-        return "/".join(path.split("/")[:count])
+        return "/".join(path.split("/", count)[:count])
 
-    return entry_of
+    return _first_part if count == 1 else entry_of
+
+
+def _first_part(path: str) -> str:
+    return path.partition("/")[0]
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import NoReturn
+from typing import NamedTuple, NoReturn
 
 from mx_artifacts.bundle.headers import (
     BLOCK_BYTES,
@@ -64,8 +64,7 @@ class BundleLimits:
 DEFAULT_LIMITS = BundleLimits()
 
 
-@dataclass(frozen=True, slots=True)
-class BundleMember:
+class BundleMember(NamedTuple):
     """A file or directory of a bundle, safe to be written below a root.
 
     `path` is relative and "/"-separated; `mode` has passed `safe_mode`; `mtime_ns` is 0 where

@@ -50,8 +50,7 @@ class Stamp(NamedTuple):
         )
 
 
-@dataclass(frozen=True, slots=True)
-class SourceMember:
+class SourceMember(NamedTuple):
     """A file or directory that goes into a bundle.
 
     `path` is its name there. `source` is what is read: the same, or what a symbolic link at
@@ -120,7 +119,7 @@ def scan_tree(root: Path, rules: PackRules) -> SourceTree:
 def scan_entry(root: str, entry: str, rules: PackRules) -> SourceTree:
     """List one entry, a file or a directory, again. `root` comes from `resolve_root`."""
     walk = _Walk(root, rules)
-    if walk.look(entry, {}):
+    if walk.look(entry, entry.rpartition("/")[2]):
         walk.descend(entry)
     return walk.tree(entry)
 
@@ -136,12 +135,16 @@ class _Walk:
 
     def tree(self, only_entry: str | None = None) -> SourceTree:
         """Return what was found, without the entries that turned out to be incomplete."""
-        members = []
-        for member in self._members:
-            entry = self._entry_of(member.path)
-            if entry not in self._spoiled and only_entry in (None, entry):
-                members.append(member)
-        members.sort(key=lambda member: member.path.split("/"))
+        members = self._members
+        if self._spoiled or only_entry is not None:
+            of_which = [(self._entry_of(member.path), member) for member in members]
+            members = [
+                member
+                for entry, member in of_which
+                if entry not in self._spoiled and only_entry in (None, entry)
+            ]
+        # As their parts do: no name has a character before NUL.
+        members.sort(key=lambda member: member.path.replace("/", "\0"))
         spoiled = [Skipped(printable(entry), why) for entry, why in self._spoiled.items()]
         skipped = sorted(self._skipped + spoiled, key=lambda skip: skip.path)
         return SourceTree(tuple(members), tuple(skipped))
@@ -163,24 +166,26 @@ class _Walk:
                     ) from error
                 self._spoil(here, f"cannot be listed ({error.strerror})")
                 continue
-            twins: dict[str, str] = {}
+            # Twins are rare, so it is only then that each name is compared with those before it.
+            twins: dict[str, str] | None = {} if len(set(map(fold, names))) < len(names) else None
             for name in names:
                 child = f"{here}/{name}" if here else name
-                if self.look(child, twins):
+                if self.look(child, name, twins):
                     pending.append(child)
 
-    def look(self, path: str, twins: dict[str, str]) -> bool:
+    def look(self, path: str, name: str, twins: dict[str, str] | None = None) -> bool:
         """Take `path` in or leave it out; tell whether it is a directory to descend into.
 
-        `twins` holds the folded names of its directory so far.
+        `name` is its last part. `twins` holds the folded names of its directory so far, where two
+        of them fold alike.
         """
-        found = self._find(path)
+        found = self._find(path, name)
         if found is None:
             return False
         fault = path_fault(path)
-        name = path.rpartition("/")[2]
-        if fault is None and (twin := twins.setdefault(fold(name), name)) != name:
-            fault = f"differs from {twin!r} only by case or Unicode form"
+        if fault is None and twins is not None:
+            twin = twins.setdefault(fold(name), name)
+            fault = None if twin == name else f"differs from {twin!r} only by case or Unicode form"
         if fault is not None:
             self._spoil(path, fault)
             return False
@@ -190,9 +195,9 @@ class _Walk:
         self._members.append(member)
         return member.is_dir
 
-    def _find(self, path: str) -> tuple[str, os.stat_result] | None:
+    def _find(self, path: str, name: str) -> tuple[str, os.stat_result] | None:
         """Return what is to be read for `path` and its status, or leave `path` out."""
-        pattern = self._exclude.pattern_for(path)
+        pattern = self._exclude.pattern_for(path, name)
         if pattern is not None:
             self._skip(path, f"excluded by {pattern!r}")
             return None
@@ -246,11 +251,11 @@ class _Patterns:
 
     def __init__(self, patterns: Sequence[str]) -> None:
         self._each = [(pattern, re.compile(translate(pattern))) for pattern in patterns]
-        self._any = re.compile("|".join(map(translate, patterns)) or r"(?!)")
+        self._any = re.compile("|".join(map(translate, patterns)))
 
     def find(self, text: str) -> str | None:
         """Return the first pattern that `text` fits."""
-        if self._any.match(text) is None:
+        if not self._each or self._any.match(text) is None:
             return None
         return next(pattern for pattern, expression in self._each if expression.match(text))
 
@@ -262,15 +267,15 @@ class _Excludes:
         self._by_part = _Patterns([pattern for pattern in patterns if "/" not in pattern])
         self._by_path = _Patterns([pattern for pattern in patterns if "/" in pattern])
 
-    def pattern_for(self, path: str) -> str | None:
-        """Return the pattern that excludes `path` itself, if any."""
-        return self._by_part.find(path.rpartition("/")[2]) or self._by_path.find(path)
+    def pattern_for(self, path: str, name: str) -> str | None:
+        """Return the pattern that excludes `path`, whose last part is `name`, itself, if any."""
+        return self._by_part.find(name) or self._by_path.find(path)
 
     def covers(self, path: str) -> bool:
         """Tell whether `path` or a directory above it is excluded."""
         parts = path.split("/")
-        prefixes = ("/".join(parts[: depth + 1]) for depth in range(len(parts)))
-        return any(self.pattern_for(prefix) is not None for prefix in prefixes)
+        prefixes = (("/".join(parts[: depth + 1]), part) for depth, part in enumerate(parts))
+        return any(self.pattern_for(prefix, part) is not None for prefix, part in prefixes)
 
 
 @lru_cache(maxsize=64)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ctypes
 import importlib
+import importlib.util
 import logging
 import sys
 import threading
@@ -17,6 +18,8 @@ from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeoutError
 from contextlib import contextmanager
 from dataclasses import dataclass
+from importlib.machinery import PathFinder
+from types import ModuleType
 from typing import Any
 
 from mx_artifacts import settings
@@ -24,6 +27,8 @@ from mx_artifacts.errors import TransportUnavailableError
 
 PROGRESS_DELAY_MICROSECONDS = 10_000
 """The progress thread wakes on events; this is how often it looks without one."""
+
+_LOADING = threading.Lock()
 
 
 @dataclass(frozen=True)
@@ -49,16 +54,25 @@ def _cuda_major() -> int | None:
     return number.value // 1000 if status == 0 else None
 
 
+def set_library_defaults() -> None:
+    """Set what UCX reads from the environment when it is loaded, where the user has not.
+
+    Starting an agent does it too. Whoever does that in the background calls this before, so that
+    the environment does not change while others read it.
+    """
+    # UCX writes its log to stdout, which belongs to the program.
+    settings.set_environment_default("UCX_LOG_FILE", "stderr")
+    # UCX takes SIGHUP for its own debugging, and with it a process's end with its terminal.
+    settings.set_environment_default("UCX_DEBUG_SIGNO", "0")
+
+
 def _load_bindings() -> Any:
     """Import NIXL's bindings, of the build that fits; `import nixl` would import torch to choose.
 
     Raises:
         TransportUnavailableError: none can be imported; it names each cause.
     """
-    # UCX writes its log to stdout, which belongs to the program; it reads this when it is loaded.
-    settings.set_environment_default("UCX_LOG_FILE", "stderr")
-    # UCX takes SIGHUP for its own debugging, and with it a process's end with its terminal.
-    settings.set_environment_default("UCX_DEBUG_SIGNO", "0")
+    set_library_defaults()
     packages = ["nixl_cu13", "nixl_cu12", "nixl"]
     if (_cuda_major() or 13) < 13:
         packages = ["nixl_cu12", "nixl_cu13", "nixl"]
@@ -73,10 +87,33 @@ def _load_bindings() -> Any:
 
 def _import_bindings(package: str) -> tuple[Any, ImportError | None]:
     try:
-        with _logging_kept():
-            return importlib.import_module(f"{package}._bindings"), None
+        with _LOADING, _logging_kept():
+            return _import_submodule(package, "_bindings"), None
     except ImportError as error:
         return None, error
+
+
+def _import_submodule(package: str, submodule: str) -> ModuleType:
+    """Import a module of `package` without the package's own code, where that has not run yet.
+
+    NIXL's imports its Python class, and with that numpy, which takes three times as long.
+    """
+    name = f"{package}.{submodule}"
+    spec = None
+    if package not in sys.modules and name not in sys.modules:
+        found = importlib.util.find_spec(package)
+        places = None if found is None else found.submodule_search_locations
+        spec = None if places is None else PathFinder.find_spec(name, places)
+    if spec is None or spec.loader is None:
+        return importlib.import_module(name)
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module  # the package finds it there: types may be registered only once
+    try:
+        spec.loader.exec_module(module)
+    except BaseException:
+        del sys.modules[name]
+        raise
+    return module
 
 
 @contextmanager

@@ -11,7 +11,7 @@ import ctypes
 import logging
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from mx_artifacts.errors import (
@@ -124,9 +124,7 @@ class NixlTransport:
 
     def register(self, memory: memoryview) -> Region:
         region = NixlRegion(self, address_of(memory), memory.nbytes)
-        descriptors = self._nixl.nixlRegDList(
-            self._nixl.DRAM_SEG, [(region.addr, region.length, 0, "")]
-        )
+        descriptors = self._ranges(self._nixl.nixlRegDList, [(region.addr, region.length, 0, "")])
         with self._lock:
             self._check_open()
             try:
@@ -144,6 +142,13 @@ class NixlTransport:
             descriptors = self._regions.pop(region, None)
             if descriptors is not None:
                 self._agent.deregisterMem(descriptors, [self._backend])
+
+    def _ranges(self, make: Callable[[Any], Any], ranges: Iterable[tuple[Any, ...]]) -> Any:
+        """Return NIXL's list of ranges of DRAM."""
+        made = make(self._nixl.DRAM_SEG)
+        for each in ranges:
+            made.addDesc(each)  # given all at once, the bindings import numpy, to see if it is that
+        return made
 
     def descriptor(self) -> bytes:
         with self._lock:
@@ -194,10 +199,10 @@ class NixlTransport:
         self, peer: Peer, source: Sequence[RemoteRange], target: Sequence[tuple[Region, int]]
     ) -> PendingRead:
         check_ranges(source, target)
-        dram, ranges = self._nixl.DRAM_SEG, self._nixl.nixlXferDList
-        remote = ranges(dram, [(r.addr, r.length, r.device_id) for r in source])
-        local = ranges(
-            dram,
+        ranges = self._nixl.nixlXferDList
+        remote = self._ranges(ranges, [(r.addr, r.length, r.device_id) for r in source])
+        local = self._ranges(
+            ranges,
             [
                 (region.addr + offset, wanted.length, 0)
                 for wanted, (region, offset) in zip(source, target, strict=True)

@@ -13,7 +13,7 @@ from mx_artifacts.transport.base import Transport
 
 
 def _nixl(agent_name: str, nixl_backend: str) -> Transport:
-    from mx_artifacts.transport.nixl_transport import NixlTransport  # heavy: NIXL, UCX, numpy
+    from mx_artifacts.transport.nixl_transport import NixlTransport
 
     return NixlTransport(agent_name, backend=nixl_backend)
 

@@ -15,7 +15,8 @@ import pytest
 
 from mx_artifacts import threads
 from mx_artifacts.bundle import pack as packing
-from mx_artifacts.bundle.pack import MIN_AGE_SECONDS, PackReport
+from mx_artifacts.bundle.pack import MIN_AGE_SECONDS
+from mx_artifacts.bundle.packed import PackReport
 from mx_artifacts.bundle.rules import PackRules, first_parts
 from mx_artifacts.clock import FakeClock, SystemClock
 from mx_artifacts.errors import SourceChangedError

@@ -27,19 +27,18 @@ class Blocker:
 sys.meta_path.insert(0, Blocker())
 """
 NO_MEMLOCK = """
-import importlib
+from importlib.machinery import ExtensionFileLoader
 
-load = importlib.import_module
+load = ExtensionFileLoader.exec_module
 
-def load_and_spoil(name, package=None):
-    module = load(name, package)
-    if name.endswith("._bindings"):
+def load_and_spoil(loader, module):
+    load(loader, module)
+    if module.__name__.endswith("._bindings"):
         def refuse(*arguments):
             raise module.nixlBackendError("NIXL_ERR_BACKEND")
         module.nixlAgent.registerMem = refuse
-    return module
 
-importlib.import_module = load_and_spoil
+ExtensionFileLoader.exec_module = load_and_spoil
 """
 """As a NIC's driver does it when a buffer exceeds the limit; there is no NIC here."""
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from mx_artifacts.bundle import pack
-from mx_artifacts.bundle.pack import PackReport
+from mx_artifacts.bundle.packed import PackReport
 from mx_artifacts.kinds.registry import get_kind
 from tests.support.packing import pack_to_file, unpack_file
 from tests.support.triton_writer import (

@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from mx_artifacts.bundle.pack import PackReport, pack_tree
+from mx_artifacts.bundle.pack import pack_tree
+from mx_artifacts.bundle.packed import PackReport
 from mx_artifacts.bundle.rules import PackRules
 from mx_artifacts.bundle.scan import DEFAULT_LIMITS, BundleLimits
 from mx_artifacts.clock import SYSTEM_CLOCK, Clock

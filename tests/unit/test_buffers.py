@@ -42,6 +42,26 @@ def test_memory_outlives_its_owner_while_somebody_reads_it(bundle: Bundle) -> No
     assert part == b"read"
 
 
+@pytest.mark.parametrize("seconds", [0.0001, 0.002])
+def test_large_memory_takes_huge_pages_while_they_come_quickly(
+    monkeypatch: pytest.MonkeyPatch, seconds: float
+) -> None:
+    asked: list[float] = []
+
+    def clock() -> float:
+        asked.append(len(asked) * seconds)
+        return asked[-1]
+
+    monkeypatch.setattr("mx_artifacts.memory.buffers.time.thread_time", clock)
+    length = (32 << 20) + 5
+    buffer = Buffer(length)
+    assert len(asked) == 2 * (17 if seconds < 0.001 else 1)
+    assert buffer.view[-5:] == bytes(5)
+    buffer.view[:] = content = os.urandom(1 << 20) * 32 + b"12345"
+    assert buffer.view == content
+    buffer.close()
+
+
 @pytest.mark.parametrize("length", [0, -1])
 def test_no_bytes_are_no_buffer(tmp_path: Path, length: int) -> None:
     with pytest.raises(ValueError, match="makes no sense"):

@@ -11,7 +11,8 @@ from hypothesis import given, settings
 
 from mx_artifacts.bundle.entry import EntryView
 from mx_artifacts.bundle.headers import decode_header, decode_pax, encode_member
-from mx_artifacts.bundle.pack import PackReport, pack_tree
+from mx_artifacts.bundle.pack import pack_tree
+from mx_artifacts.bundle.packed import PackReport
 from mx_artifacts.bundle.rules import PackRules, first_parts
 from mx_artifacts.bundle.scan import BundleMember, scan_bundle
 from mx_artifacts.clock import FakeClock

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from mx_artifacts.bundle.pack import PackReport
+from mx_artifacts.bundle.packed import PackReport
 from mx_artifacts.clock import FakeClock
 from mx_artifacts.errors import NothingToPublishError
 from mx_artifacts.kinds.base import CacheKind

@@ -6,6 +6,7 @@ import importlib
 import logging
 import sys
 import threading
+from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
@@ -35,7 +36,8 @@ def imported(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Replace the import of NIXL; returns the names that are asked for, of which cu12 exists."""
     names: list[str] = []
 
-    def import_module(name: str) -> ModuleType:
+    def import_submodule(package: str, submodule: str) -> ModuleType:
+        name = f"{package}.{submodule}"
         names.append(name)
         if name != "nixl_cu12._bindings":
             raise ModuleNotFoundError(f"No module named {name!r}")
@@ -47,7 +49,7 @@ def imported(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         logging.raiseExceptions = False
         return module
 
-    monkeypatch.setattr(importlib, "import_module", import_module)
+    monkeypatch.setattr(nixl, "_import_submodule", import_submodule)
     monkeypatch.setattr(nixl, "_cuda_major", lambda: None)
     return names
 
@@ -86,10 +88,10 @@ def test_logging_is_left_as_it_was(imported: list[str]) -> None:
 def test_without_nixl_each_cause_is_named(
     imported: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fail(name: str) -> ModuleType:
-        raise ImportError(f"libcuda for {name}")
+    def fail(package: str, submodule: str) -> ModuleType:
+        raise ImportError(f"libcuda for {package}")
 
-    monkeypatch.setattr(importlib, "import_module", fail)
+    monkeypatch.setattr(nixl, "_import_submodule", fail)
     with pytest.raises(TransportUnavailableError, match=r"cu13: libcuda.*cu12: .*nixl: ") as raised:
         nixl.start_agent("a", "UCX", 10.0)
     assert "pip install nixl" in raised.value.hint()
@@ -114,3 +116,27 @@ def test_a_start_that_hangs_is_given_up(
     with pytest.raises(TransportUnavailableError, match="'a' did not start within"):
         nixl.start_agent("a", "UCX", 0.05)
     let_go.set()
+
+
+def test_a_submodule_is_imported_without_its_package(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "a_package").mkdir()
+    (tmp_path / "a_package" / "__init__.py").write_text("from . import part; loaded = part")
+    (tmp_path / "a_package" / "part.py").write_text("import sys; name = __name__")
+    (tmp_path / "a_package" / "broken.py").write_text("raise ImportError('no library')")
+    monkeypatch.syspath_prepend(tmp_path)
+    for name in ("a_package", "a_package.part"):
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    part = nixl._import_submodule("a_package", "part")
+    assert part.name == "a_package.part"
+    assert "a_package" not in sys.modules
+    for _ in range(2):
+        with pytest.raises(ImportError, match="no library"):
+            nixl._import_submodule("a_package", "broken")
+    for missing in (("a_package", "none"), ("no_such_package", "part")):
+        with pytest.raises(ModuleNotFoundError, match=missing[0]):
+            nixl._import_submodule(*missing)
+    package = importlib.import_module("a_package")
+    assert package.loaded is part
+    assert nixl._import_submodule("a_package", "part") is part

@@ -126,3 +126,17 @@ def test_what_is_left_out_is_the_kinds_to_say(tmp_path: Path) -> None:
         (packed,) = bundle.roots
         assert set(packed.report.paths) == expected
         bundle.close()
+
+
+def test_sealing_again_gives_what_sealing_gives(tmp_path: Path) -> None:
+    roots = {"": tmp_path / "warm"}
+    fill(roots[""], {"a/x": b"1", "b": b"2"})
+    source = transfer_of_kind(get_kind("generic"), bundle_root=tmp_path / "bundles", roots=roots)
+    first = source.prepare_source()
+    (roots[""] / "one-more").write_bytes(b"new")
+    again, fresh = source.prepare_source(first), source.prepare_source()
+    assert again.manifest == fresh.manifest != first.manifest
+    for path, bundle in fresh.bundles.items():
+        assert bytes(again.bundles[path].view) == bytes(bundle.view)
+    for each in (first, again, fresh):
+        each.close()

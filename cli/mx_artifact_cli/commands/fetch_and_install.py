@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -32,10 +32,14 @@ from mx_artifacts.errors import (
 from mx_artifacts.parsing import parse_artifact_id, parse_wait
 
 if TYPE_CHECKING:
+    from mx_artifact_cli.following_sources import FetchFollower
     from mx_artifacts.artifacts.find import SourceWanted
+    from mx_artifacts.client.central import CentralClient
     from mx_artifacts.core.identity import SourceIdentity
-    from mx_artifacts.fetcher import FetcherSettings
+    from mx_artifacts.fetcher import ArtifactFetcher
     from mx_artifacts.kinds.identity import ProbedIdentity
+    from mx_artifacts.observability.events import EventSink
+    from mx_artifacts.transport.base import Transport
 
 
 @click.command("fetch-and-install", cls=Verb)
@@ -146,25 +150,20 @@ def command(
         device=device,
         profile=profile,
     )
-    from mx_artifact_cli.following_sources import FetchFollower
-    from mx_artifacts.fetcher import ArtifactFetcher  # after what needs no such import
-
+    will_transfer = ALL not in kind_names and (replace or any(map(_is_new_here, selected)))
     done: list[dict[str, Any]] = []
     failures: dict[str, MxArtifactsError] = {}
     with (
+        _transport_factory(early=not dry_run and will_transfer) as transport_factory,
         open_client(server) as client,
         progress(output) as events,
-        ArtifactFetcher(
-            client=client,
-            settings=_settings(fetching, server, seed=seed),
-            events=events,
-        ) as fetcher,
+        _fetcher(client, fetching, events, transport_factory, server, seed=seed) as fetcher,
     ):
         if ALL in kind_names and fetching["wait"]:
             identities = _known_identities(selected, identity_of)
             fetcher.wait_for_some(identities, fetching["wait"])
             fetching["wait"] = None  # nobody knows which kinds come, so none is waited for alone
-        follower = FetchFollower(output, fetcher, replace=replace) if follow else None
+        follower = _follower(output, fetcher, replace=replace) if follow else None
         for each in selected:
             try:
                 probed = identity_of(each)
@@ -227,6 +226,12 @@ def command(
         raise KindsFailedError(failures, total=len(selected))
 
 
+def _follower(output: Output, fetcher: ArtifactFetcher, *, replace: bool) -> FetchFollower:
+    from mx_artifact_cli.following_sources import FetchFollower
+
+    return FetchFollower(output, fetcher, replace=replace)
+
+
 def _check_followable(fetching: Mapping[str, Any], *, dry_run: bool) -> None:
     """Raise ConfigurationError for options that leave nothing to follow."""
     for flag, stated, reason in (
@@ -268,21 +273,63 @@ def _known_identities(
     return identities
 
 
-def _settings(fetching: Mapping[str, Any], server: str, *, seed: bool) -> FetcherSettings:
-    from mx_artifacts.fetcher import FetcherSettings
+def _is_new_here(selected: Selected) -> bool:
+    """Tell whether nothing was ever installed in a kind's primary root, so that none is there."""
+    from mx_artifacts.install.workspace import receipt_directories
 
-    return FetcherSettings(
-        bundle_root=fetching["bundle_root"],
-        timeout_seconds=fetching["timeout"],
-        max_inflight_chunks=settings.SLOTS.read(),
-        lock_timeout_seconds=fetching["lock_timeout"],
-        selector=settings.SOURCE_SELECTOR.read(),
-        max_bytes_per_second=fetching["max_rate"],
-        seed=seed,
-        host=fetching["host"] or (host_towards(server) if seed else ""),
-        port=fetching["port"],
-        pod=own_pod(),
-        heartbeat_interval_seconds=settings.HEARTBEAT_INTERVAL.read(),
+    try:
+        primary = next(iter(selected.roots(settings.environment()).values()))
+    except ConfigurationError:
+        return False  # the fetch will say so
+    return not receipt_directories(primary)
+
+
+@contextlib.contextmanager
+def _transport_factory(*, early: bool) -> Iterator[Callable[[], Transport]]:
+    """Return what makes this process's transport.
+
+    It is opened `early`, while imports, probes and discovery take their time, where any source that
+    is found is read from. Where none is, nobody waits for it or hears of its failure.
+    """
+    if not early:
+        from mx_artifacts.transport.registry import open_transport
+
+        yield open_transport
+        return
+    from mx_artifacts.transport.opening import OpeningTransport
+
+    with contextlib.closing(OpeningTransport()) as opening:
+        yield opening.take
+
+
+def _fetcher(
+    client: CentralClient,
+    fetching: Mapping[str, Any],
+    events: EventSink,
+    transport_factory: Callable[[], Transport],
+    server: str,
+    *,
+    seed: bool,
+) -> ArtifactFetcher:
+    from mx_artifacts.fetcher import ArtifactFetcher, FetcherSettings
+
+    return ArtifactFetcher(
+        client=client,
+        settings=FetcherSettings(
+            bundle_root=fetching["bundle_root"],
+            timeout_seconds=fetching["timeout"],
+            max_inflight_chunks=settings.SLOTS.read(),
+            lock_timeout_seconds=fetching["lock_timeout"],
+            selector=settings.SOURCE_SELECTOR.read(),
+            max_bytes_per_second=fetching["max_rate"],
+            seed=seed,
+            host=fetching["host"] or (host_towards(server) if seed else ""),
+            port=fetching["port"],
+            pod=own_pod(),
+            heartbeat_interval_seconds=settings.HEARTBEAT_INTERVAL.read(),
+        ),
+        transport_factory=transport_factory,
+        events=events,
     )
 
 

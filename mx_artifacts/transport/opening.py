@@ -1,0 +1,56 @@
+"""A transport that is opened in the background, by whoever will most likely need it."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future
+
+from mx_artifacts.transport.base import Transport
+from mx_artifacts.transport.nixl import set_library_defaults
+from mx_artifacts.transport.registry import open_transport
+
+
+class OpeningTransport:
+    """Opens a transport from now on: NIXL's takes half a second, most of it waiting. Any thread.
+
+    What goes wrong is raised to who asks for the transport, and to nobody else.
+    """
+
+    def __init__(self, open_: Callable[[], Transport] = open_transport) -> None:
+        self._open = open_
+        self._opened: Future[Transport] = Future()
+        self._lock = threading.Lock()
+        self._taken = self._abandoned = False
+        set_library_defaults()
+        threading.Thread(target=self._run, name="transport-opening", daemon=True).start()
+
+    def _run(self) -> None:
+        try:
+            transport = self._open()
+        except BaseException as error:
+            self._opened.set_exception(error)
+            return
+        with self._lock:
+            self._opened.set_result(transport)
+            unwanted = self._abandoned and not self._taken
+        if unwanted:
+            transport.close()
+
+    def take(self) -> Transport:
+        """Wait for the transport and return it. It is the caller's from now on, to be closed.
+
+        Raises:
+            What opening it raises.
+        """
+        with self._lock:
+            self._taken = True
+        return self._opened.result()
+
+    def close(self) -> None:
+        """Close the transport unless it was taken. Waits for nothing. Idempotent."""
+        with self._lock:
+            opened = self._opened.done() and not self._taken and not self._abandoned
+            self._abandoned = True
+        if opened and self._opened.exception() is None:
+            self._opened.result().close()
