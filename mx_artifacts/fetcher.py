@@ -367,7 +367,7 @@ class ArtifactFetcher:
             settings.timeout_seconds,
             settings.max_inflight_chunks,
             source_wait_seconds=fetch.wait_seconds,
-            spread=settings.seed,
+            serves_on=settings.seed,
             max_bytes_per_second=settings.max_bytes_per_second,
         )
 

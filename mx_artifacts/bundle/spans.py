@@ -13,9 +13,9 @@ from mx_artifacts.core.manifest import ManifestChunk
 
 MAX_SPAN_BYTES = BLOCK_BYTES
 MIN_SPAN_BYTES = 64 * 1024
-SPANS_IN_BUNDLE = 32
-"""So many at least, unless they fall below `MIN_SPAN_BYTES`: several threads, and several sources,
-shall have something to do. By the bundle's length, so that all targets cut alike."""
+SPANS_IN_BUNDLE = 64
+"""So many at least, unless they fall below `MIN_SPAN_BYTES`: targets that serve each other shall
+have different ones soon (docs/performance.md). By the bundle's length, so that all cut alike."""
 MAX_GAP_BYTES = 64 * 1024
 """Bytes between two wanted parts that are read along, since another read would cost as much:
 a few tens of microseconds at some GB/s."""

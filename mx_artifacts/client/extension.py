@@ -46,11 +46,16 @@ class SourceExtension:
         self._timeout_seconds = timeout_seconds
 
     def lease_artifact(
-        self, mx_source_id: str, artifact_id: str, session_id: str
+        self, mx_source_id: str, artifact_id: str, session_id: str, *, serves_on: bool
     ) -> WholeLease | None:
-        """Lease all bundles at once, for an attached session."""
+        """Lease all bundles at once, for an attached session.
+
+        Raises NoFreeSlotError where this target `serves_on` what it reads, as do enough others.
+        """
         request = pb.LeaseArtifactRequest(
-            artifact=wire.artifact_to_wire(mx_source_id, artifact_id), session_id=session_id
+            artifact=wire.artifact_to_wire(mx_source_id, artifact_id),
+            session_id=session_id,
+            serves_on=serves_on,
         )
         try:
             answer = self._stub.LeaseArtifact(request, timeout=self._timeout_seconds)

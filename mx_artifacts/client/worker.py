@@ -173,11 +173,18 @@ class WorkerClient:
         if self._session is not None and self._session.lost:
             raise PeerLostError(f"source {self.endpoint} is gone: its session ended")
 
-    def lease_artifact(self, mx_source_id: str, artifact_id: str) -> WholeLease | None:
-        """Lease all of an artifact for this client's life; None where only chunks can be had."""
+    def lease_artifact(
+        self, mx_source_id: str, artifact_id: str, *, serves_on: bool
+    ) -> WholeLease | None:
+        """Lease all of an artifact for this client's life; None where only chunks can be had.
+
+        Raises NoFreeSlotError as `SourceExtension.lease_artifact`.
+        """
         if self._session is None:
             return None
-        return self.extension.lease_artifact(mx_source_id, artifact_id, self._session.session_id)
+        return self.extension.lease_artifact(
+            mx_source_id, artifact_id, self._session.session_id, serves_on=serves_on
+        )
 
     def prepare_chunk(
         self,

@@ -36,10 +36,18 @@ class _Reader:
 class Board:
     """Spans to read and sources to read them from. Any thread."""
 
-    def __init__(self, spans: Iterable[Span], chunk_size_bytes: int, clock: Clock) -> None:
+    def __init__(
+        self,
+        spans: Iterable[Span],
+        chunk_size_bytes: int,
+        clock: Clock,
+        *,
+        max_reads_per_source: int | None = None,
+    ) -> None:
         self._todo: deque[Span] = deque(spans)
         self._chunk_size_bytes = chunk_size_bytes
         self._clock = clock
+        self._max_reads_per_source = max_reads_per_source
         self._changed = threading.Condition()
         self._readers: dict[Source, _Reader] = {}
         self._taken = 0
@@ -81,12 +89,17 @@ class Board:
         usable = [
             reader
             for reader in self._readers.values()
-            if reader.source.is_complete or any(map(reader.source.has, self._todo))
+            if self._may_read(reader)
+            and (reader.source.is_complete or any(map(reader.source.has, self._todo)))
         ]
         rested = [reader for reader in usable if reader.rests_until <= now] or usable
         return min(
             rested, key=lambda r: ((r.reading + 1) * r.seconds_per_byte, r.reading), default=None
         )
+
+    def _may_read(self, reader: _Reader) -> bool:
+        limit = self._max_reads_per_source
+        return limit is None or reader.reading < limit
 
     def _cut(self, source: Source) -> deque[Span]:
         first = next(span for span in self._todo if source.has(span))

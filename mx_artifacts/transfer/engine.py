@@ -39,14 +39,15 @@ class TransferLimits:
         timeout_seconds: for all of it.
         max_inflight: spans that are read at once, each in a registered buffer, by one thread.
         source_wait_seconds: how long to look for another source when none is left.
-        spread: read in random order, so that targets that serve each other have different parts.
+        serves_on: this target serves what it reads to others from its first bytes on. It reads in
+            random order, so that they have different parts, and one span at a time from each.
         max_bytes_per_second: from all sources together; None: any number.
     """
 
     timeout_seconds: float
     max_inflight: int
     source_wait_seconds: float = 0.0
-    spread: bool = False
+    serves_on: bool = False
     max_bytes_per_second: float | None = None
 
 
@@ -103,13 +104,18 @@ def fetch_artifact(
         raise failures.as_error()
     with plan.client:
         spans = list(receiver.begin(plan.manifest, plan.maps))
-        if limits.spread and plan.maps:
+        if limits.serves_on and plan.maps:
             rng.shuffle(spans)
         size = {"total_bytes": sum(s.length for s in spans), "chunk_count": len(spans)}
         events(Event("transfer.started", size))
         if spans:
             others = [s for s in sources if s.endpoint not in failures.by_endpoint]
-            board = Board(spans, plan.manifest.chunk_size, clock)
+            board = Board(
+                spans,
+                plan.manifest.chunk_size,
+                clock,
+                max_reads_per_source=1 if limits.serves_on else None,
+            )
             pool = _pool(transport, limits, spans)
             rate = RateLimit(limits.max_bytes_per_second, clock)
             target = Target(board, pool, receiver, deadline, rate, rng, events)
@@ -119,6 +125,7 @@ def fetch_artifact(
                 plan.manifest,
                 transport,
                 clock,
+                serves_on=limits.serves_on,
                 find=find_more,
                 patience_seconds=limits.source_wait_seconds,
                 on_failure=failures.add,

@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Iterable
 from mx_artifacts.client.worker import WorkerClient
 from mx_artifacts.clock import Clock
 from mx_artifacts.core.manifest import ArtifactManifest
-from mx_artifacts.errors import MxArtifactsError
+from mx_artifacts.errors import MxArtifactsError, NoFreeSlotError
 from mx_artifacts.transfer.board import Board
 from mx_artifacts.transfer.planner import CALL_TIMEOUT_SECONDS
 from mx_artifacts.transfer.source import Source, SourceAddress
@@ -17,14 +17,14 @@ from mx_artifacts.transport.base import Transport
 
 logger = logging.getLogger(__name__)
 
-MAX_SOURCES = 8
-"""Sources that are read from at once: more bring little more speed, and cost them connections."""
+MAX_SOURCES = 4
+"""Sources that are read from at once: more gain nothing (benchmarks/swarm.py)."""
 MAX_FAILURES = 64
 """Sources that may fail before a transfer gives up."""
-LOOK_SECONDS = (0.25, 0.5, 1.0, 2.0)
+LOOK_SECONDS = (0.1, 0.1, 0.2, 0.25, 0.25, 0.5, 0.5, 1.0, 2.0)
 """How long it waits before it looks for further sources, and looks again: soon at first, as many
 targets start at once; the last value holds on. A look costs the central server two listings."""
-REFRESH_SECONDS = 0.1
+REFRESH_SECONDS = 0.05
 """How often a source that is still receiving is asked what it has by now."""
 
 FindSources = Callable[[], Iterable[SourceAddress]]
@@ -46,6 +46,7 @@ class Scout:
         transport: Transport,
         clock: Clock,
         *,
+        serves_on: bool,
         find: FindSources,
         patience_seconds: float,
         on_failure: Callable[[SourceAddress, MxArtifactsError], None],
@@ -56,6 +57,7 @@ class Scout:
         self._manifest = manifest
         self._transport = transport
         self._clock = clock
+        self._serves_on = serves_on
         self._find = find
         self._patience_seconds = patience_seconds
         self._on_failure = on_failure
@@ -64,6 +66,7 @@ class Scout:
         self._wake = threading.Event()
         self._stopping = False
         self._waiting: list[SourceAddress] = []
+        self._refused: list[SourceAddress] = []
         self._opening: dict[SourceAddress, WorkerClient] = {}
         self._open: list[Source] = []
         self._known: set[SourceAddress] = set()
@@ -124,7 +127,10 @@ class Scout:
     def _try_open(self, source: Source) -> None:
         error: MxArtifactsError | None = None
         try:
-            source.open()
+            source.open(serves_on=self._serves_on)
+        except NoFreeSlotError:
+            self._come_again(source)
+            return
         except MxArtifactsError as failure:
             error = failure
         except Exception as failure:  # gRPC's word for a channel that was closed meanwhile
@@ -137,6 +143,13 @@ class Scout:
         elif not self._stopping:
             self._count_failure(source.address, error)
         self._wake.set()
+
+    def _come_again(self, source: Source) -> None:
+        """Try a source that is busy with others again at the next look."""
+        source.close()
+        with self._lock:
+            self._opening.pop(source.address, None)
+            self._refused.append(source.address)
 
     def _count_failure(self, address: SourceAddress, error: MxArtifactsError) -> None:
         with self._lock:
@@ -156,7 +169,7 @@ class Scout:
             now = self._clock.monotonic()
             self._refresh()
             self._offer(())
-            is_starved = not self._board.sources() and not self._opening
+            is_starved = not (self._board.sources() or self._opening or self._refused)
             if is_starved or now - looked_at >= look_seconds:
                 looked_at, look_seconds = now, next(pauses, look_seconds)
                 self._look()
@@ -185,6 +198,9 @@ class Scout:
         self._board.news()
 
     def _look(self) -> None:
+        with self._lock:
+            self._waiting += self._refused
+            self._refused.clear()
         try:
             self._offer(self._find())
         except MxArtifactsError as error:  # the transfer goes on without the central server

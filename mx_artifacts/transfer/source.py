@@ -99,14 +99,17 @@ class Source:
         """Whether it has the whole artifact."""
         return self._complete
 
-    def open(self) -> None:
+    def open(self, *, serves_on: bool) -> None:
         """Attach, and lease what can be leased at once.
 
         Raises:
+            NoFreeSlotError: this target `serves_on` what it reads, and enough others do.
             PeerLostError, RemoteError, RecordNotFoundError, TransportError, ManifestInvalidError
         """
         self.client.attach()
-        whole = self.client.lease_artifact(self.address.mx_source_id, self._artifact_id)
+        whole = self.client.lease_artifact(
+            self.address.mx_source_id, self._artifact_id, serves_on=serves_on
+        )
         if whole is not None:
             self._check_whole(whole)
             self._connect(whole.descriptor)

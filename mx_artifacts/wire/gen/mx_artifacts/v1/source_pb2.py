@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1cmx_artifacts/v1/source.proto\x12\x0fmx_artifacts.v1\"#\n\rAttachRequest\x12\x12\n\nsession_id\x18\x01 \x01(\t\"(\n\x0b\x41ttachEvent\x12\x19\n\x11lease_ttl_seconds\x18\x01 \x01(\r\"(\n\x12RenewLeasesRequest\x12\x12\n\nsession_id\x18\x01 \x01(\t\"&\n\x13RenewLeasesResponse\x12\x0f\n\x07renewed\x18\x01 \x01(\r\"5\n\x08\x41rtifact\x12\x14\n\x0cmx_source_id\x18\x01 \x01(\t\x12\x13\n\x0b\x61rtifact_id\x18\x02 \x01(\t\"W\n\x14LeaseArtifactRequest\x12+\n\x08\x61rtifact\x18\x01 \x01(\x0b\x32\x19.mx_artifacts.v1.Artifact\x12\x12\n\nsession_id\x18\x02 \x01(\t\"U\n\x0eResidentBundle\x12\x12\n\nfile_index\x18\x01 \x01(\r\x12\x0c\n\x04\x61\x64\x64r\x18\x02 \x01(\x04\x12\x0e\n\x06length\x18\x03 \x01(\x04\x12\x11\n\tdevice_id\x18\x04 \x01(\r\"t\n\x15LeaseArtifactResponse\x12\x10\n\x08lease_id\x18\x01 \x01(\t\x12\x17\n\x0fsource_metadata\x18\x02 \x01(\x0c\x12\x30\n\x07\x62undles\x18\x03 \x03(\x0b\x32\x1f.mx_artifacts.v1.ResidentBundle\"\x87\x01\n\rIndexedMember\x12\x0c\n\x04path\x18\x01 \x01(\t\x12\x14\n\x0cis_directory\x18\x02 \x01(\x08\x12\x0c\n\x04size\x18\x03 \x01(\x04\x12\x0c\n\x04mode\x18\x04 \x01(\r\x12\x10\n\x08mtime_ns\x18\x05 \x01(\x12\x12\x0e\n\x06\x63rc32c\x18\x06 \x01(\x07\x12\x14\n\x0c\x62lock_crc32c\x18\x07 \x03(\x07\"V\n\x0fMemberIndexPage\x12\x12\n\nfile_index\x18\x01 \x01(\r\x12/\n\x07members\x18\x02 \x03(\x0b\x32\x1e.mx_artifacts.v1.IndexedMember\"A\n\x0b\x42undleRange\x12\x12\n\nfile_index\x18\x01 \x01(\r\x12\x0e\n\x06offset\x18\x02 \x01(\x04\x12\x0e\n\x06length\x18\x03 \x01(\x04\"N\n\x0c\x41vailability\x12\x10\n\x08\x63omplete\x18\x01 \x01(\x08\x12,\n\x06ranges\x18\x02 \x03(\x0b\x32\x1c.mx_artifacts.v1.BundleRange2\xb1\x03\n\rSourceService\x12H\n\x06\x41ttach\x12\x1e.mx_artifacts.v1.AttachRequest\x1a\x1c.mx_artifacts.v1.AttachEvent0\x01\x12X\n\x0bRenewLeases\x12#.mx_artifacts.v1.RenewLeasesRequest\x1a$.mx_artifacts.v1.RenewLeasesResponse\x12^\n\rLeaseArtifact\x12%.mx_artifacts.v1.LeaseArtifactRequest\x1a&.mx_artifacts.v1.LeaseArtifactResponse\x12O\n\x0eGetMemberIndex\x12\x19.mx_artifacts.v1.Artifact\x1a .mx_artifacts.v1.MemberIndexPage0\x01\x12K\n\x0fGetAvailability\x12\x19.mx_artifacts.v1.Artifact\x1a\x1d.mx_artifacts.v1.Availabilityb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1cmx_artifacts/v1/source.proto\x12\x0fmx_artifacts.v1\"#\n\rAttachRequest\x12\x12\n\nsession_id\x18\x01 \x01(\t\"(\n\x0b\x41ttachEvent\x12\x19\n\x11lease_ttl_seconds\x18\x01 \x01(\r\"(\n\x12RenewLeasesRequest\x12\x12\n\nsession_id\x18\x01 \x01(\t\"&\n\x13RenewLeasesResponse\x12\x0f\n\x07renewed\x18\x01 \x01(\r\"5\n\x08\x41rtifact\x12\x14\n\x0cmx_source_id\x18\x01 \x01(\t\x12\x13\n\x0b\x61rtifact_id\x18\x02 \x01(\t\"j\n\x14LeaseArtifactRequest\x12+\n\x08\x61rtifact\x18\x01 \x01(\x0b\x32\x19.mx_artifacts.v1.Artifact\x12\x12\n\nsession_id\x18\x02 \x01(\t\x12\x11\n\tserves_on\x18\x03 \x01(\x08\"U\n\x0eResidentBundle\x12\x12\n\nfile_index\x18\x01 \x01(\r\x12\x0c\n\x04\x61\x64\x64r\x18\x02 \x01(\x04\x12\x0e\n\x06length\x18\x03 \x01(\x04\x12\x11\n\tdevice_id\x18\x04 \x01(\r\"t\n\x15LeaseArtifactResponse\x12\x10\n\x08lease_id\x18\x01 \x01(\t\x12\x17\n\x0fsource_metadata\x18\x02 \x01(\x0c\x12\x30\n\x07\x62undles\x18\x03 \x03(\x0b\x32\x1f.mx_artifacts.v1.ResidentBundle\"\x87\x01\n\rIndexedMember\x12\x0c\n\x04path\x18\x01 \x01(\t\x12\x14\n\x0cis_directory\x18\x02 \x01(\x08\x12\x0c\n\x04size\x18\x03 \x01(\x04\x12\x0c\n\x04mode\x18\x04 \x01(\r\x12\x10\n\x08mtime_ns\x18\x05 \x01(\x12\x12\x0e\n\x06\x63rc32c\x18\x06 \x01(\x07\x12\x14\n\x0c\x62lock_crc32c\x18\x07 \x03(\x07\"V\n\x0fMemberIndexPage\x12\x12\n\nfile_index\x18\x01 \x01(\r\x12/\n\x07members\x18\x02 \x03(\x0b\x32\x1e.mx_artifacts.v1.IndexedMember\"A\n\x0b\x42undleRange\x12\x12\n\nfile_index\x18\x01 \x01(\r\x12\x0e\n\x06offset\x18\x02 \x01(\x04\x12\x0e\n\x06length\x18\x03 \x01(\x04\"N\n\x0c\x41vailability\x12\x10\n\x08\x63omplete\x18\x01 \x01(\x08\x12,\n\x06ranges\x18\x02 \x03(\x0b\x32\x1c.mx_artifacts.v1.BundleRange2\xb1\x03\n\rSourceService\x12H\n\x06\x41ttach\x12\x1e.mx_artifacts.v1.AttachRequest\x1a\x1c.mx_artifacts.v1.AttachEvent0\x01\x12X\n\x0bRenewLeases\x12#.mx_artifacts.v1.RenewLeasesRequest\x1a$.mx_artifacts.v1.RenewLeasesResponse\x12^\n\rLeaseArtifact\x12%.mx_artifacts.v1.LeaseArtifactRequest\x1a&.mx_artifacts.v1.LeaseArtifactResponse\x12O\n\x0eGetMemberIndex\x12\x19.mx_artifacts.v1.Artifact\x1a .mx_artifacts.v1.MemberIndexPage0\x01\x12K\n\x0fGetAvailability\x12\x19.mx_artifacts.v1.Artifact\x1a\x1d.mx_artifacts.v1.Availabilityb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -42,19 +42,19 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_ARTIFACT']._serialized_start=210
   _globals['_ARTIFACT']._serialized_end=263
   _globals['_LEASEARTIFACTREQUEST']._serialized_start=265
-  _globals['_LEASEARTIFACTREQUEST']._serialized_end=352
-  _globals['_RESIDENTBUNDLE']._serialized_start=354
-  _globals['_RESIDENTBUNDLE']._serialized_end=439
-  _globals['_LEASEARTIFACTRESPONSE']._serialized_start=441
-  _globals['_LEASEARTIFACTRESPONSE']._serialized_end=557
-  _globals['_INDEXEDMEMBER']._serialized_start=560
-  _globals['_INDEXEDMEMBER']._serialized_end=695
-  _globals['_MEMBERINDEXPAGE']._serialized_start=697
-  _globals['_MEMBERINDEXPAGE']._serialized_end=783
-  _globals['_BUNDLERANGE']._serialized_start=785
-  _globals['_BUNDLERANGE']._serialized_end=850
-  _globals['_AVAILABILITY']._serialized_start=852
-  _globals['_AVAILABILITY']._serialized_end=930
-  _globals['_SOURCESERVICE']._serialized_start=933
-  _globals['_SOURCESERVICE']._serialized_end=1366
+  _globals['_LEASEARTIFACTREQUEST']._serialized_end=371
+  _globals['_RESIDENTBUNDLE']._serialized_start=373
+  _globals['_RESIDENTBUNDLE']._serialized_end=458
+  _globals['_LEASEARTIFACTRESPONSE']._serialized_start=460
+  _globals['_LEASEARTIFACTRESPONSE']._serialized_end=576
+  _globals['_INDEXEDMEMBER']._serialized_start=579
+  _globals['_INDEXEDMEMBER']._serialized_end=714
+  _globals['_MEMBERINDEXPAGE']._serialized_start=716
+  _globals['_MEMBERINDEXPAGE']._serialized_end=802
+  _globals['_BUNDLERANGE']._serialized_start=804
+  _globals['_BUNDLERANGE']._serialized_end=869
+  _globals['_AVAILABILITY']._serialized_start=871
+  _globals['_AVAILABILITY']._serialized_end=949
+  _globals['_SOURCESERVICE']._serialized_start=952
+  _globals['_SOURCESERVICE']._serialized_end=1385
 # @@protoc_insertion_point(module_scope)

@@ -39,12 +39,14 @@ class Artifact(_message.Message):
     def __init__(self, mx_source_id: _Optional[str] = ..., artifact_id: _Optional[str] = ...) -> None: ...
 
 class LeaseArtifactRequest(_message.Message):
-    __slots__ = ("artifact", "session_id")
+    __slots__ = ("artifact", "session_id", "serves_on")
     ARTIFACT_FIELD_NUMBER: _ClassVar[int]
     SESSION_ID_FIELD_NUMBER: _ClassVar[int]
+    SERVES_ON_FIELD_NUMBER: _ClassVar[int]
     artifact: Artifact
     session_id: str
-    def __init__(self, artifact: _Optional[_Union[Artifact, _Mapping]] = ..., session_id: _Optional[str] = ...) -> None: ...
+    serves_on: bool
+    def __init__(self, artifact: _Optional[_Union[Artifact, _Mapping]] = ..., session_id: _Optional[str] = ..., serves_on: bool = ...) -> None: ...
 
 class ResidentBundle(_message.Message):
     __slots__ = ("file_index", "addr", "length", "device_id")
