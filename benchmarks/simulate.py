@@ -1,6 +1,7 @@
 """Simulate fleets that fetch one artifact at once: benchmarks/swarm.py, for 10 to 10,000 nodes.
 
-usage: python -m benchmarks.simulate [--nodes N,...] [--mib N] [--mbit N] [--vary] [--output FILE]
+usage: python -m benchmarks.simulate [--nodes N,...] [--mib N] [--mbit N] [--span-mib N] [--vary]
+                                     [--output FILE]
 
 Prints when the last node has installed, over one node alone, by policy and nodes. `--vary` also
 changes one choice of the seeding policy at a time, to see which of them count.
@@ -20,7 +21,6 @@ from typing import Any
 from benchmarks.processes import REPOSITORY
 from benchmarks.swarm import Policy, Service, one_after_the_other, swarm, tree
 
-SPAN_MIB = 8
 MOST_READS = 200_000
 """Of one simulation, about 10 s; above it spans are taken larger, which makes it start slower."""
 DISCOVERY_SECONDS = 0.014
@@ -49,6 +49,7 @@ class Fleet:
 
     mib: float
     mbit: float
+    span_mib: float
     service_seconds: tuple[float, float, float, float]
 
     def service(self, span_mib: float) -> Service:
@@ -64,7 +65,7 @@ class Fleet:
 
     def ratios(self, nodes: int) -> dict[str, Any]:
         """Return the time of the last of `nodes` over one alone, by policy."""
-        span_mib = max(float(SPAN_MIB), self.mib * nodes / MOST_READS)
+        span_mib = max(self.span_mib, self.mib * nodes / MOST_READS)
         spans = math.ceil(self.mib / span_mib)
         service = self.service(span_mib)
         alone = one_after_the_other(1, spans, service)
@@ -79,7 +80,7 @@ class Fleet:
 
     def varied(self) -> Iterator[dict[str, Any]]:
         """Give the ratios of seeding while receiving, with one choice changed at a time."""
-        spans, service = math.ceil(self.mib / SPAN_MIB), self.service(SPAN_MIB)
+        spans, service = math.ceil(self.mib / self.span_mib), self.service(self.span_mib)
         alone = one_after_the_other(1, spans, service)
         changes: list[dict[str, Any]] = [{}]
         changes += [{name: value} for name, values in VARIED.items() for value in values]
@@ -100,6 +101,7 @@ def read_options() -> argparse.Namespace:
     parser.add_argument("--nodes", type=_integers, default=numbers, help="by commas")
     parser.add_argument("--mib", type=float, default=600, help="the artifact [MiB]")
     parser.add_argument("--mbit", type=float, default=10_000, help="each link, each way [Mbit/s]")
+    parser.add_argument("--span-mib", type=float, default=8, help="what is read at once [MiB]")
     parser.add_argument("--discovery-seconds", type=float, default=DISCOVERY_SECONDS)
     parser.add_argument("--attach-seconds", type=float, default=ATTACH_SECONDS)
     parser.add_argument("--read-seconds", type=float, default=READ_SECONDS)
@@ -117,7 +119,7 @@ def main() -> int:
     options = read_options()
     overheads = ("discovery", "attach", "read", "install")
     seconds = tuple(getattr(options, f"{name}_seconds") for name in overheads)
-    fleet = Fleet(options.mib, options.mbit, seconds)
+    fleet = Fleet(options.mib, options.mbit, options.span_mib, seconds)
     gc.disable()  # there are no cycles, and looking for them takes most of the time of large ones
     try:
         rows = list(_shown_ratios(fleet, options.nodes))

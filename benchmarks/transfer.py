@@ -71,7 +71,7 @@ def read_options() -> argparse.Namespace:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--mib", type=float, default=600)
     parser.add_argument("--files", type=int, default=12_000)
-    parser.add_argument("--mbit", type=float, default=200, help="of each shaped link")
+    parser.add_argument("--mbit", type=float, default=150, help="of each shaped link")
     parser.add_argument("--only", type=lambda text: text.split(","), default=list(GROUPS))
     parser.add_argument("--peers", type=Path, help="Python of modelexpress's environment")
     parser.add_argument("--memory", action="store_true", help="also an artifact of 8 GiB")
