@@ -194,9 +194,10 @@ def receipt_directories(root: Path) -> list[Path]:
     There are two when the root became a mount point, or writable by others, between two installs.
     """
     resolved = Path(os.path.realpath(root))
-    places = (resolved.with_name(f"{PREFIX}.{resolved.name}"), resolved / PREFIX)
+    if not resolved.name:  # "/" can be no cache root
+        return []
     found = []
-    for place in places if resolved.name else ():
+    for place in (resolved.with_name(f"{PREFIX}.{resolved.name}"), resolved / PREFIX):
         with suppress(OSError):  # absent, or a name too long
             if _is_trusted(place, resolved) and (place / "receipts").is_dir():
                 found.append(place / "receipts")

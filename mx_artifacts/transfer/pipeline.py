@@ -193,8 +193,10 @@ class Pipeline:
             except (RegistrationError, TransportUnavailableError):
                 raise  # this node's fault
             except MxArtifactsError as error:
-                if self._stop.is_set() or self._target.deadline.passed:
-                    raise
+                if self._stop.is_set():
+                    raise WorkStopped from error
+                if self._target.deadline.passed:  # and with it the call's patience
+                    raise self._too_late() from error
                 raise SourceFailed(error) from error
             self.check_going()
             self._target.receiver.write(span, data)
