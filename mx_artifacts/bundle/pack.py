@@ -132,9 +132,10 @@ class _Packer:
         self._order = {layout.entry: number for number, layout in enumerate(layouts)}
 
         def read(place: Place) -> None:
-            self._try(place, listed_at)
-            assert place.start is not None
-            memory.written(place.start, place.layout.length)
+            start = place.start
+            assert start is not None
+            self._try(place, listed_at, lambda at, length: memory.written(start + at, length))
+            memory.written(start, place.layout.length)
 
         for_each(places, read, "mx-pack")
 
@@ -164,13 +165,14 @@ class _Packer:
             self._never_settled(entry, reason)
             return
         layout = lay_out_entry(entry, again.members, rules)
-        self._try(Place(layout, None, memoryview(bytearray(layout.length))), listed_at)
+        space = memoryview(bytearray(layout.length))
+        self._try(Place(layout, None, space), listed_at, lambda at, length: None)
 
-    def _try(self, place: Place, listed_at: float) -> None:
+    def _try(self, place: Place, listed_at: float, written: Callable[[int, int], object]) -> None:
         entry = place.layout.entry
         try:
             if not self._copy_former(place, listed_at):
-                place.checksums = self._reader.read(place.layout, place.space, listed_at)
+                place.checksums = self._reader.read(place.layout, place.space, listed_at, written)
         except EntryChangedError as change:
             self._changed[entry] = change
         except EntryUnfitError as fault:

@@ -12,8 +12,11 @@ from mx_artifacts.bundle.entry import COMMIT_SECONDS, EntryFile, EntryView
 from mx_artifacts.bundle.layout import EntryLayout
 from mx_artifacts.bundle.rules import PackRules
 from mx_artifacts.bundle.tree import SourceMember
+from mx_artifacts.core.chunks import MIB
 from mx_artifacts.core.digest import crc32c
 
+_BLOCK_BYTES = 16 * MIB
+"""Read at once: so much of a large file is in memory, in each thread."""
 _OPEN_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
@@ -41,8 +44,17 @@ class EntryReader:
     min_age_seconds: float
     now: Callable[[], float]
 
-    def read(self, layout: EntryLayout, space: memoryview, listed_at: float) -> tuple[int, ...]:
+    def read(
+        self,
+        layout: EntryLayout,
+        space: memoryview,
+        listed_at: float,
+        written: Callable[[int, int], object],
+    ) -> tuple[int, ...]:
         """Read an entry into `space`, zeros of its length; return each member's CRC32C.
+
+        `written` hears of each part of `space` (offset, length) that was filled with a part of a
+        large file, so that it need not be in memory as a whole.
 
         Raises:
             EntryChangedError, EntryUnfitError: `space` may hold anything now.
@@ -58,8 +70,7 @@ class EntryReader:
             if not member.is_dir:
                 size = member.stamp.size
                 content = space[offset : offset + size]
-                self._read_file(member, content)
-                checksum = crc32c(content)
+                checksum = self._read_file(member, content, offset, written)
                 files[member.path] = EntryFile(size, member.stamp.mtime_ns, offset)
             checksums.append(checksum)
         if files:
@@ -119,17 +130,30 @@ class EntryReader:
         # From the future: a file server's clock is ahead, and tells nothing.
         return age_seconds if age_seconds > -self.min_age_seconds else math.inf
 
-    def _read_file(self, member: SourceMember, content: memoryview) -> None:
+    def _read_file(
+        self,
+        member: SourceMember,
+        content: memoryview,
+        offset: int,
+        written: Callable[[int, int], object],
+    ) -> int:
+        """Fill `content`, which begins at `offset`, and return its CRC32C."""
+        position = checksum = 0
         try:
             descriptor = os.open(f"{self.root}/{member.source}", _OPEN_FLAGS)
         except OSError as error:
             raise _read_failure(member, error) from None
         try:
-            while content:
-                count = os.readv(descriptor, [content])
+            while position < len(content):
+                block = content[position : position + _BLOCK_BYTES]
+                count = os.readv(descriptor, [block])
                 if not count:
                     raise EntryChangedError(f"{member.path} shrank while packed")
-                content = content[count:]
+                checksum = crc32c(block[:count], checksum)
+                if count == _BLOCK_BYTES:
+                    written(offset + position, count)
+                position += count
+            return checksum
         except OSError as error:
             raise _read_failure(member, error) from None
         finally:
