@@ -74,7 +74,7 @@ def read_options() -> argparse.Namespace:
     parser.add_argument("--mbit", type=float, default=150, help="of each shaped link")
     parser.add_argument("--only", type=lambda text: text.split(","), default=list(GROUPS))
     parser.add_argument("--peers", type=Path, help="Python of modelexpress's environment")
-    parser.add_argument("--memory", action="store_true", help="also an artifact of 8 GiB")
+    parser.add_argument("--memory", action="store_true", help="also artifacts of 1, 4 and 8 GiB")
     parser.add_argument("--output", type=Path, default=REPOSITORY / "build/bench/transfer.json")
     options = parser.parse_args()
     if unknown := set(options.only) - GROUPS.keys():
@@ -119,7 +119,7 @@ def measure(report: Report, options: argparse.Namespace, ram: Path, disk: Path) 
         report.why_not["memory"] = lacking
     else:
         try:
-            report.rss_mib.update(memory.peak_rss_mib(ram, disk))
+            report.peaks.update(memory.peaks(ram, disk))
         except FAILURES as error:
             failures["memory"] = f"failed: {error}".strip().replace("\n", " ")
     report.why_not.update(failures)
