@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from mx_artifacts.errors import ConfigurationError, UnsafePathError
 from mx_artifacts.install.base import InstallReport, RootReport
-from mx_artifacts.install.history import find_receipts
+from mx_artifacts.install.history import FoundReceipt, find_receipts, receipts_of_root
 from mx_artifacts.install.plan import has_all
-from mx_artifacts.install.receipt import Receipt, RootReceipt
+from mx_artifacts.install.receipt import InstalledEntry, InstalledFile, Receipt, RootReceipt
 from mx_artifacts.install.status import has_status
 from mx_artifacts.install.workspace import JOURNAL_NAME, receipt_directories
 from mx_artifacts.kinds.registry import get_kind
@@ -32,18 +32,21 @@ def find_installed(
     may have another end this time. Takes no lock. `judge` looks at kept entries of which the
     receipt says that they are not fit for use, whether that is still so; `with_mtimes` at all of
     them, since what is current by modification times ages with what lies around it. None also when
-    an install is under way or died.
+    an install is under way or died. A kept entry that an earlier receipt installed must be as that
+    says, too.
     """
     primary = next(iter(roots.values()))
     found = find_receipts(primary)
     newest = next((e for e in found if e.receipt.artifact.artifact_id == artifact_id), None)
-    if newest is None or not _is_as_installed(newest.receipt, roots):
+    if newest is None or not _is_as_installed(newest.receipt, roots, found):
         return None
     roots_now = (_unchanged(root, judge, with_mtimes) for root in newest.receipt.roots)
     return InstallReport(newest.path, tuple(roots_now))
 
 
-def _is_as_installed(receipt: Receipt, roots: Mapping[str, Path]) -> bool:
+def _is_as_installed(
+    receipt: Receipt, roots: Mapping[str, Path], found: Sequence[FoundReceipt]
+) -> bool:
     touched = _touched_on_hit(receipt.artifact.kind)
     try:
         return all(
@@ -52,7 +55,7 @@ def _is_as_installed(receipt: Receipt, roots: Mapping[str, Path]) -> bool:
             and not root.dropped
             and not _is_being_changed(Path(root.root))
             and has_all(Path(root.root), _entries(root))
-            and has_status(root.root, (f for e in root.installed for f in e.files), touched)
+            and has_status(root.root, _files(root, found), touched)
             for root in receipt.roots
         )
     except (OSError, UnsafePathError):
@@ -68,6 +71,18 @@ def _touched_on_hit(kind: str) -> tuple[str, ...]:
         return get_kind(kind).signs.touched_on_hit
     except ConfigurationError:  # a caller's own, which is not registered
         return ()
+
+
+def _files(root: RootReceipt, found: Sequence[FoundReceipt]) -> Iterator[InstalledFile]:
+    """Yield the files that were installed, and of kept entries those that an earlier install put
+    there."""
+    earlier: dict[str, InstalledEntry] = {}
+    for part in receipts_of_root(found, Path(root.root)) if root.kept else ():
+        for entry in part.installed:
+            earlier.setdefault(entry.entry, entry)
+    kept = (earlier[name] for name in root.kept if name in earlier)
+    for entry in (*root.installed, *kept):
+        yield from entry.files
 
 
 def _entries(root: RootReceipt) -> tuple[str, ...]:

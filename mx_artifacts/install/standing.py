@@ -29,14 +29,19 @@ def judge_kept(
 ) -> KeptEntries:
     """Judge the entries `kept` of `root`, a path without links, beside what was staged for it.
 
-    One that is what was staged needs no further judgement: the fix-ups have judged that.
+    One that is what was staged needs no further judgement: the fix-ups have judged that. Nor does
+    one that is as an earlier install put it there, unless age tells what is current in it.
     """
     told = KeptEntries()
     fetched = {entry.entry: entry for entry in staged.entries}
     unchanged = {entry.entry: entry for entry in staged.unchanged}
     for entry in kept:
         if entry in unchanged and _has_status(install, root, unchanged[entry]):
-            told.same.append(entry)
+            fault = install.judge(root, entry, None).fault if install.keep_mtimes else ""
+            if fault:
+                told.unusable[entry] = fault
+            else:
+                told.same.append(entry)
             continue
         ours = fetched.get(entry)
         if ours is not None and _is_same(root, ours, with_mtimes=install.keep_mtimes):

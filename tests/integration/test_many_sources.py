@@ -163,6 +163,10 @@ def test_only_what_changed_is_read(fleet: Fleet, tmp_path: Path) -> None:
     assert set(report.installed) == {"d3/kernel33.bin", "d11/new.bin"}
     assert len(report.same) == 99
     assert fleet.fetch(fleet.fetcher(), tmp_path / "cold").total_bytes == 0
+    (tmp_path / "cold/d0/kernel0.bin").write_bytes(b"?" * 100_000)  # of the first install
+    (report,) = fleet.fetch(fleet.fetcher(), tmp_path / "cold").report.roots
+    assert list(report.unverified) == ["d0/kernel0.bin"]
+    assert len(report.same) == 100
 
 
 def test_what_the_engine_changed_is_not_taken_for_unchanged(fleet: Fleet, tmp_path: Path) -> None:
