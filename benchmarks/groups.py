@@ -13,13 +13,13 @@ from benchmarks import shaped
 from benchmarks.cluster import fresh_root
 from benchmarks.copies import copy, installed_copies, tar_to_file
 from benchmarks.processes import Node
+from benchmarks.real import real_tree
 from benchmarks.rounds import Method
 from benchmarks.setting import Setting, fetch, method
 from benchmarks.tree import GeneratedTree, change_tree, check_equal
 
 FANOUT = 16
 NO_PEER = "modelexpress was not measured: make bench-peers"
-NO_SEEDING = "a target does not serve what it receives yet"
 CLI_MIB = 32
 CHANGED_FRACTION = 0.01
 SETTLE_SECONDS = 1.5
@@ -47,16 +47,24 @@ def seal(setting: Setting) -> list[Method]:
 
 def tmpfs(setting: Setting) -> list[Method]:
     """Fetch and install into memory, against local copies."""
-    tree = setting.tree()
+    return _in_memory(setting, setting.tree(), "tmpfs")
+
+
+def real(setting: Setting) -> list[Method]:
+    """The same with a cache that a real compiler made."""
+    return _in_memory(setting, real_tree(setting.ram / "source"), "real")
+
+
+def _in_memory(setting: Setting, tree: GeneratedTree, suffix: str) -> list[Method]:
     setting.cluster.publish(tree)
     names = installed_copies("cp", "tar_pipe", "rsync")
     methods = [
-        method("fetch_tmpfs", lambda: _fetch_seconds(setting, tree, setting.ram)),
-        *(method(f"{name}_tmpfs", _copying(name, tree, setting.ram)) for name in names),
+        method(f"fetch_{suffix}", lambda: _fetch_seconds(setting, tree, setting.ram)),
+        *(method(f"{name}_{suffix}", _copying(name, tree, setting.ram)) for name in names),
     ]
     if (peers := setting.peers) is not None:
         peers.publish(tree)
-        methods.append(method("reference_tmpfs", lambda: peers.fetch(tree, setting.ram)))
+        methods.append(method(f"reference_{suffix}", lambda: peers.fetch(tree, setting.ram)))
     return methods
 
 
@@ -183,6 +191,7 @@ GROUPS: Mapping[str, Group] = {
             "fetch_over_reference": ("fetch_tmpfs", "reference_tmpfs"),
         },
     ),
+    "real": Group(real),
     "disk": Group(disk, {"fetch_over_cp_disk": ("fetch_disk", "cp_disk")}),
     "cli": Group(cli, {"cli_over_reference": ("cli_process", "reference_process")}),
     "incremental": Group(
@@ -197,7 +206,6 @@ GROUPS: Mapping[str, Group] = {
         shaped.seeding,
         {"seeding8_over_one": ("seeding_at_once", "one_alone")},
         nodes=1 + shaped.TARGETS,
-        lacking=NO_SEEDING,
     ),
     "resume": Group(
         shaped.resume,

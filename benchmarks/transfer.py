@@ -26,6 +26,7 @@ from benchmarks.cluster import Cluster, Peers
 from benchmarks.groups import GROUPS, Setting
 from benchmarks.network import NoNetworkError, network
 from benchmarks.processes import REPOSITORY, ProcessFailedError
+from benchmarks.real import NoCompilerError
 from benchmarks.report import Report, tables
 from benchmarks.rounds import interleaved
 from benchmarks.tree import TreesDifferError
@@ -112,6 +113,9 @@ def measure(report: Report, options: argparse.Namespace, ram: Path, disk: Path) 
         except NoNetworkError as error:
             report.why_not[name] = f"no shaped links here: {error}"
             tell(f"{name} {report.why_not[name]}")
+        except NoCompilerError as error:
+            report.why_not[name] = str(error)
+            tell(f"{name}: {error}")
         except FAILURES as error:
             failures[name] = f"failed: {error}".strip().replace("\n", " ")
     lacking = "not asked for: --memory" if not options.memory else memory.lacking_space(disk)

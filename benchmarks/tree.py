@@ -14,7 +14,8 @@ from pathlib import Path
 MIB = 1 << 20
 PAYLOADS = ("k.source", "k.ttir", "k.ttgir", "k.llir", "k.ptx", "k.cubin")
 METADATA = "k.json"
-GROUP = "__grp__k.json"
+GROUP_PREFIX = "__grp__"
+GROUP = f"{GROUP_PREFIX}k.json"
 FILES_IN_DIRECTORY = len(PAYLOADS) + 2
 _BLOCK_BYTES = 4 * MIB
 _WRITTEN_AT = 1_700_000_000
@@ -132,7 +133,7 @@ def _walk(root: Path) -> Iterator[tuple[str, bool]]:
 
 
 def _same_bytes(source: Path, copy: Path, path: str, relocated: bool) -> bool:
-    if relocated and path.endswith(GROUP):
+    if relocated and Path(path).name.startswith(GROUP_PREFIX):
         expected = (source / path).read_text().replace(f"{source}/", f"{copy}/")
         return (copy / path).read_text() == expected
     with (source / path).open("rb") as there, (copy / path).open("rb") as here:

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.groups import NO_PEER, NO_SEEDING
-from benchmarks.report import MUST_REACH, MUST_REACH_RSS_MIB, Report, tables
+from benchmarks.groups import NO_PEER
+from benchmarks.report import MUST_REACH, MUST_REACH_DISK, MUST_REACH_RSS_MIB, Report, tables
 from benchmarks.rounds import Method, interleaved, median_ratio, summary
 from benchmarks.tree import TreesDifferError, change_tree, check_equal, make_tree
 
@@ -43,17 +43,17 @@ def test_a_report_says_why_a_figure_is_missing() -> None:
     report.why_not |= {"memory": "no disk", "fanout": "failed: x"}
     report.samples |= {"fetch_tmpfs": [1.0], "cp_tmpfs": [1.0], "cli_process": [1.0]}
     report.why_not |= {"disk": "not asked for", "incremental": "not asked for"}
-    report.samples |= {"one_alone": [1.0]}
-    report.why_not |= {"resume": "no shaped links here: x"}
+    links = "no shaped links here: x"
+    report.why_not |= {"seeding": links, "resume": links}
     made = report.as_dict()
     assert made["ratios"].keys() == MUST_REACH.keys()
     assert made["ratios"]["seal_over_tar"] == 1.5
     assert made["reasons"]["fanout16_over_serial"] == "failed: x"
     assert made["reasons"]["cli_over_reference"] == NO_PEER
-    assert made["reasons"]["seeding8_over_one"] == NO_SEEDING
+    assert made["reasons"]["seeding8_over_one"] == links
     assert made["rss_mib"] == dict.fromkeys(MUST_REACH_RSS_MIB)
     missing = {name for name, ratio in made["ratios"].items() if ratio is None}
-    assert made["reasons"].keys() == missing | MUST_REACH_RSS_MIB.keys()
+    assert made["reasons"].keys() == missing | MUST_REACH_RSS_MIB.keys() | MUST_REACH_DISK.keys()
     assert all(made["reasons"].values())
     assert "| seal_over_tar | 1.500 | ≤ 1.5 |" in tables(made)
 
