@@ -78,33 +78,24 @@ class BundleMap:
 
     def index(self) -> tuple[IndexEntry, ...]:
         """Return the index that this is the map of."""
-        return tuple(
-            IndexEntry(
-                each.member.path,
-                each.member.is_dir,
-                each.member.size,
-                each.member.mode,
-                each.member.mtime_ns,
-                each.checksum,
-                each.blocks,
-            )
-            for each in self.members
-        )
+        return tuple(_entry(each.member, each.checksum, each.blocks) for each in self.members)
 
 
 def index_of(members: Iterable[PackedMember], memory: BundleMemory) -> tuple[IndexEntry, ...]:
     """Return the index of a bundle that was packed into `memory`."""
     return tuple(
-        IndexEntry(
-            each.member.path,
-            each.member.is_dir,
-            each.member.size,
-            each.member.mode,
-            each.member.mtime_ns,
+        _entry(
+            each.member,
             each.checksum,
             _blocks(each.member, memory) if each.member.size > BLOCK_BYTES else (),
         )
         for each in members
+    )
+
+
+def _entry(member: BundleMember, checksum: int, blocks: tuple[int, ...]) -> IndexEntry:
+    return IndexEntry(
+        member.path, member.is_dir, member.size, member.mode, member.mtime_ns, checksum, blocks
     )
 
 

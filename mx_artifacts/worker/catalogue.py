@@ -5,10 +5,13 @@ from __future__ import annotations
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 from mx_artifacts.bundle.index import IndexEntry
 from mx_artifacts.core.manifest import ArtifactManifest, ManifestChunk
 from mx_artifacts.errors import ConfigurationError, RecordNotFoundError
+from mx_artifacts.wire.gen.mx_artifacts.v1.source_pb2 import MemberIndexPage
+from mx_artifacts.wire.source import index_to_wire
 from mx_artifacts.worker.chunk_source import ChunkSource
 
 
@@ -24,6 +27,15 @@ class ServedArtifact:
     manifest: ArtifactManifest
     source: ChunkSource
     indexes: Mapping[int, Sequence[IndexEntry]] = field(default_factory=dict, repr=False)
+
+    @cached_property
+    def index_pages(self) -> Sequence[MemberIndexPage]:
+        """The indexes as they go over the wire: made once, however many targets ask."""
+        return [
+            page
+            for file_index, entries in self.indexes.items()
+            for page in index_to_wire(file_index, entries)
+        ]
 
     def chunk(self, index: int) -> ManifestChunk:
         """Return a chunk, or raise ConfigurationError (the request is wrong)."""

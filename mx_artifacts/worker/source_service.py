@@ -132,8 +132,7 @@ class SourceService(source_pb2_grpc.SourceServiceServicer):
             served = self._select(request)
             if not served.indexes:
                 raise RecordNotFoundError(f"artifact {served.artifact_id} has no index here")
-        for file_index, entries in served.indexes.items():
-            yield from wire.index_to_wire(file_index, entries)
+        yield from served.index_pages
 
     def GetAvailability(
         self, request: pb.Artifact, context: grpc.ServicerContext
