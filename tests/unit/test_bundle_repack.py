@@ -8,6 +8,7 @@ import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -41,9 +42,9 @@ def files_read(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     paths: list[str] = []
     real = EntryReader._read_file
 
-    def spy(reader: EntryReader, member: SourceMember, content: memoryview) -> None:
+    def spy(reader: EntryReader, member: SourceMember, *rest: Any) -> int:
         paths.append(member.path)
-        real(reader, member, content)
+        return real(reader, member, *rest)
 
     monkeypatch.setattr(EntryReader, "_read_file", spy)
     return paths
