@@ -35,9 +35,15 @@ from mx_artifacts.kinds.base import CacheKind
 from mx_artifacts.kinds.identity import check_stated_roots
 from mx_artifacts.memory.budget import BundleBudget
 from mx_artifacts.observability.events import EventSink, drop
-from mx_artifacts.settings import BUNDLE_ROOT, RESIDENT_BUDGET, STATE_DIR
+from mx_artifacts.settings import (
+    BUNDLE_ROOT,
+    RESIDENT_BUDGET,
+    STATE_DIR,
+    TOPOLOGY,
+    TOPOLOGY_LEVELS,
+)
 from mx_artifacts.transfer.engine import TransferLimits, fetch_artifact
-from mx_artifacts.transfer.select import ordering
+from mx_artifacts.transfer.select import Here, ordering
 from mx_artifacts.transfer.source import SourceAddress
 from mx_artifacts.transport.base import Transport
 from mx_artifacts.transport.registry import open_transport
@@ -54,7 +60,9 @@ class FetcherSettings:
         max_inflight_chunks: chunks that are read at once, each in a registered buffer.
         lock_timeout_seconds: how long to wait for another installer of the same root, both
             before the transfer and before the install.
-        selector: "random" or "rendezvous_hash".
+        selector: in which order sources are tried; see `transfer.select.ordering`.
+        topology: labels of where this node is; seeds state them. `topology_levels` are those that
+            count in the selection, the broadest first.
         state_directory: where this node's quarantine is.
         max_bytes_per_second: taken by each transfer, and given away by seeds; None: any number.
         seed: serve what is received, from its first bytes on and until `close`.
@@ -67,6 +75,8 @@ class FetcherSettings:
     max_inflight_chunks: int = 4
     lock_timeout_seconds: float = DEFAULT_LOCK_TIMEOUT_SECONDS
     selector: str = "random"
+    topology: Mapping[str, str] = field(default_factory=TOPOLOGY.read)
+    topology_levels: Sequence[str] = field(default_factory=TOPOLOGY_LEVELS.read)
     state_directory: Path = field(default_factory=STATE_DIR.read)
     max_bytes_per_second: float | None = None
     seed: bool = False
@@ -140,9 +150,10 @@ class ArtifactFetcher:
         self._settings = settings
         self._events = events
         self._clock = clock
+        here = Here(topology=settings.topology, levels=settings.topology_levels)
         self._finder = SourceFinder(
             client,
-            ordering(settings.selector, random.Random()),  # noqa: S311 - spreads load
+            ordering(settings.selector, random.Random(), here),  # noqa: S311 - spreads load
             settings.state_directory,
             clock,
             events,
@@ -402,6 +413,7 @@ class ArtifactFetcher:
             settings.pod,
             settings.heartbeat_interval_seconds,
             self._events,
+            settings.topology,
         )
 
     def _transfer(

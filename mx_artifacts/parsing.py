@@ -6,6 +6,7 @@ messages.
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -152,6 +153,38 @@ def parse_choice(*choices: str) -> Callable[[str], str]:
         raise ValueError(f"one of {', '.join(choices)}")
 
     return parse
+
+
+MAX_LABEL_LENGTH = 253
+"""Characters of a label's value: those of a host name, the longest that is of use."""
+_LABEL = re.compile(r"[A-Za-z0-9]([A-Za-z0-9_./-]*[A-Za-z0-9])?")
+_LABEL_EXPECTED = "labels such as zone=a,rack=7, or a JSON object of texts"
+
+
+def parse_labels(text: str) -> dict[str, str]:
+    """Accept KEY=VALUE by commas, or a JSON object, as the reference has it."""
+    if text.strip().startswith("{"):
+        try:
+            labels = json.loads(text)
+        except ValueError:
+            raise ValueError(_LABEL_EXPECTED) from None
+    else:
+        pairs = [each.partition("=") for each in text.split(",") if each.strip()]
+        labels = {key.strip(): value.strip() for key, _, value in pairs}
+    for key, value in labels.items():
+        good = isinstance(value, str) and 0 < len(value) <= MAX_LABEL_LENGTH
+        if not (_LABEL.fullmatch(key) and good and value.isprintable()):
+            raise ValueError(_LABEL_EXPECTED)
+        parse_utf8(value)
+    return dict(labels)
+
+
+def parse_names(text: str) -> tuple[str, ...]:
+    """Accept names by commas, each one once."""
+    names = tuple(each.strip() for each in text.split(",") if each.strip())
+    if not names or len(set(names)) < len(names) or not all(map(_LABEL.fullmatch, names)):
+        raise ValueError("different names by commas, such as zone,rack,host")
+    return names
 
 
 _SHOWN_LENGTH = 80

@@ -26,7 +26,7 @@ from mx_artifacts.kinds.base import CacheKind, RankSet
 from mx_artifacts.kinds.identity import check_stated_roots
 from mx_artifacts.memory.budget import BundleBudget
 from mx_artifacts.observability.events import EventSink, drop
-from mx_artifacts.settings import BUNDLE_ROOT, RESIDENT_BUDGET
+from mx_artifacts.settings import BUNDLE_ROOT, RESIDENT_BUDGET, TOPOLOGY
 from mx_artifacts.transport.base import Transport
 from mx_artifacts.worker.server import WorkerServer
 
@@ -43,6 +43,7 @@ class PublisherSettings:
             else another one is taken.
         lease_ttl_seconds: how long a target may hold a chunk without renewing.
         max_bytes_per_second: given away to all targets together; None: any number.
+        topology: labels of where this node is (MX_P2P_TOPOLOGY), for targets that choose by them.
     """
 
     bundle_root: Path = field(default_factory=BUNDLE_ROOT.read)
@@ -57,6 +58,7 @@ class PublisherSettings:
     limits: ServingLimits = field(default_factory=ServingLimits)
     pod: PodIdentity = field(default_factory=PodIdentity)
     max_bytes_per_second: float | None = None
+    topology: Mapping[str, str] = field(default_factory=TOPOLOGY.read)
 
 
 @dataclass(frozen=True)
@@ -183,7 +185,7 @@ class ArtifactPublisher:
                 node_rank=settings.node_rank,
                 accelerator=accelerator,
                 pod=settings.pod,
-                topology=root_labels(transfer.roots),
+                topology={**settings.topology, **root_labels(transfer.roots)},
                 limits=settings.limits,
                 also=also,
             )

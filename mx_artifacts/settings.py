@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import logging
 import os
+import socket
 import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -17,6 +18,7 @@ from pathlib import Path
 from typing import Generic, TypeVar
 
 from mx_artifacts.core.chunks import DEFAULT_CHUNK_SIZE_BYTES, MIB
+from mx_artifacts.core.topology import DEFAULT_LEVELS
 from mx_artifacts.errors import ConfigurationError
 from mx_artifacts.free_memory import free_memory_bytes
 from mx_artifacts.parsing import (
@@ -25,6 +27,8 @@ from mx_artifacts.parsing import (
     parse_chunk_size,
     parse_duration,
     parse_integer,
+    parse_labels,
+    parse_names,
     parse_or_refuse,
     parse_path,
     parse_rate,
@@ -134,6 +138,14 @@ def _bundle_root(env: Mapping[str, str]) -> Path:
 def _resident_budget(env: Mapping[str, str]) -> int:
     free_bytes = free_memory_bytes()
     return 1024 * MIB if free_bytes is None else min(free_bytes // 4, 4096 * MIB)
+
+
+def _host_label(env: Mapping[str, str]) -> Mapping[str, str]:
+    return {"host": socket.gethostname()}
+
+
+def _parse_topology(text: str) -> Mapping[str, str]:
+    return {**_host_label({}), **parse_labels(text)}
 
 
 _PORT = parse_integer(0, 65535)
@@ -269,7 +281,24 @@ SOURCE_SELECTOR = _setting(
     "MX_P2P_SOURCE_SELECTOR",
     "random",
     parse_text,
-    "order of candidates: random or rendezvous_hash; unknown: warning and random",
+    "order of candidates: random, rendezvous_hash, load_aware (least busy first) or topology_aware "
+    "(nearest first, then least busy); unknown: warning and random",
+)
+TOPOLOGY = _setting(
+    "MX_P2P_TOPOLOGY",
+    _host_label,
+    _parse_topology,
+    "where this node is, as sources tell it and topology_aware compares it: zone=a,rack=7, or a "
+    "JSON object; host is added where it is not stated",
+    default_text="host=the host's name",
+)
+TOPOLOGY_LEVELS = _setting(
+    "MX_P2P_TOPOLOGY_LEVELS",
+    DEFAULT_LEVELS,
+    parse_names,
+    "labels that topology_aware compares, the broadest first; the first in which a source differs "
+    "says how near it is",
+    default_text=",".join(DEFAULT_LEVELS),
 )
 READY_URL = _setting(
     "MX_ARTIFACT_READY_URL",

@@ -89,7 +89,8 @@ class SourceFinder:
     def find_others(self, identity: SourceIdentity, artifact_id: str) -> list[SourceAddress]:
         """Return who serves this artifact by now, those that are still receiving it too.
 
-        It looks at a random sample of those that it does not know yet.
+        It looks at some: half of them those that come first in the order of candidates, the others
+        at random, so that the first ones hide nobody when they are of no use.
 
         Raises:
             MetadataError: the central server does not answer.
@@ -101,7 +102,7 @@ class SourceFinder:
             if ref.topology.get(ARTIFACT_LABEL, artifact_id) == artifact_id
         ]
         found = []
-        for ref in random.sample(refs, min(len(refs), MAX_SOURCES_TRIED)):
+        for ref in self._some(refs):
             stored = self.client.get_metadata(ref.mx_source_id, ref.worker_id)
             if stored is None or stored.record.artifact is None:
                 continue
@@ -109,6 +110,11 @@ class SourceFinder:
                 endpoint = stored.record.worker_grpc_endpoint
                 found.append(SourceAddress(endpoint, stored.mx_source_id))
         return found
+
+    def _some(self, refs: Sequence[SourceRef]) -> list[SourceRef]:
+        ordered = list(self.order(refs))
+        first, rest = ordered[: MAX_SOURCES_TRIED // 2], ordered[MAX_SOURCES_TRIED // 2 :]
+        return first + random.sample(rest, min(len(rest), MAX_SOURCES_TRIED - len(first)))
 
     def wait_for_some(self, identities: Sequence[SourceIdentity], wait_seconds: float) -> None:
         """Return when sources serve some of `identities` and another look finds no more of them.

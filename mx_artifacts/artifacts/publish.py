@@ -91,7 +91,7 @@ def publish_artifact_source(
     """Serve `bundle` on `worker_server` (started by the caller), announce it, keep it alive.
 
     It is announced under `identity` and under each of `also`, from one registered memory.
-    `topology` has labels of the source, such as `root_labels` makes.
+    `topology` has labels of the source: where it is, and those that `root_labels` makes.
 
     The returned source owns `bundle`; when this raises, the caller still does.
     Memory and tables are registered before the record exists, so that whoever finds the source
@@ -140,6 +140,7 @@ def publish_artifact_source(
                 worker_rank=worker_rank,
                 interval_seconds=limits.heartbeat_interval_seconds,
                 healthy=worker_server.is_healthy,
+                load=worker_server.load,
             )
             announced[served_as] = announcement, heartbeat
             heartbeat.start()

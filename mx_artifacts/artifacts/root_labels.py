@@ -22,6 +22,11 @@ def root_labels(roots: Sequence[ArtifactCacheRoot]) -> dict[str, str]:
     return {_label(roots, root): os.path.realpath(root.source_root) for root in on}
 
 
+def own_labels(labels: Mapping[str, str]) -> dict[str, str]:
+    """Return those that say what is served: they hold for whoever serves the same bytes on."""
+    return {key: value for key, value in labels.items() if key.startswith("mx_artifacts.")}
+
+
 def root_objection(
     kind: CacheKind,
     roots: Sequence[ArtifactCacheRoot],

@@ -12,6 +12,7 @@ from contextlib import ExitStack
 
 from mx_artifacts.artifacts.announce import Announcement
 from mx_artifacts.artifacts.protocol import ArtifactSourceEndpoint
+from mx_artifacts.artifacts.root_labels import own_labels
 from mx_artifacts.bundle.index import BundleMap
 from mx_artifacts.bundle.spans import Span
 from mx_artifacts.client.central import CentralClient
@@ -40,8 +41,12 @@ class Seeder:
         pod: PodIdentity,
         heartbeat_interval_seconds: float,
         events: EventSink,
+        topology: Mapping[str, str],
     ) -> None:
-        """`server` is started, and stopped by the caller after `close`."""
+        """`server` is started, and stopped by the caller after `close`.
+
+        `topology` has labels of where this node is.
+        """
         self._client = client
         self._transport = transport
         self._server = server
@@ -49,6 +54,7 @@ class Seeder:
         self._pod = pod
         self._heartbeat_interval_seconds = heartbeat_interval_seconds
         self._events = events
+        self._topology = topology
         self._worker_id = uuid.uuid4().hex[:8]
         self._seeds: dict[str, Seed] = {}
 
@@ -101,7 +107,7 @@ class Seeder:
             agent_name=self._transport.agent_name,
             worker_grpc_endpoint=self._server.endpoint,
             accelerator=source.accelerator,
-            topology=source.topology,
+            topology={**self._topology, **own_labels(source.topology)},
             artifact=ArtifactSummary(
                 artifact_id,
                 manifest.total_size,
@@ -119,6 +125,7 @@ class Seeder:
             interval_seconds=self._heartbeat_interval_seconds,
             healthy=self._server.is_healthy,
             ready=lambda: seed.is_complete,
+            load=self._server.load,
         )
         undo.callback(seed.heartbeat.stop)
         seed.heartbeat.start()

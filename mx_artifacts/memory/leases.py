@@ -75,6 +75,11 @@ class LeaseTable(Generic[T]):
         with self._lock:
             return len(self._entries)
 
+    def count_plain(self) -> int:
+        """Return how many leases belong to no session."""
+        with self._lock:
+            return sum(not entry.session_id for entry in self._entries.values())
+
     def grant(self, session_id: str, detail: T, on_free: Callable[[], None]) -> Lease[T]:
         """Lease `detail` for one ttl to a session, or ("") to a plain peer that has none.
 

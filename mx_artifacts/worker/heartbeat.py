@@ -31,6 +31,11 @@ def always() -> bool:
     return True
 
 
+def unknown() -> float | None:
+    """Report no load."""
+    return None
+
+
 class Heartbeat:
     """A thread that reports one worker: READY while `healthy()`, STALE while not, and at the end.
 
@@ -49,6 +54,7 @@ class Heartbeat:
         interval_seconds: float,
         healthy: Callable[[], bool],
         ready: Callable[[], bool] = always,
+        load: Callable[[], float | None] = unknown,
     ) -> None:
         """Report nothing yet.
 
@@ -56,6 +62,7 @@ class Heartbeat:
             publish: stores the whole record as INITIALIZING, under the same `worker_id` each
                 time, and returns its mx_source_id.
             healthy, ready: asked before each beat; must be quick and must not raise.
+            load: likewise; 0 (idle) to 1 (full), or None.
         """
         self._client = client
         self._publish = publish
@@ -64,6 +71,7 @@ class Heartbeat:
         self._interval_seconds = interval_seconds
         self._healthy = healthy
         self._ready = ready
+        self._load = load
         self._mx_source_id: str | None = None
         self._status = SourceStatus.UNKNOWN
         self._in_outage = False
@@ -127,4 +135,6 @@ class Heartbeat:
             self._update(self._mx_source_id, status)
 
     def _update(self, mx_source_id: str, status: SourceStatus) -> bool:
-        return self._client.update_status(mx_source_id, self._worker_id, self._worker_rank, status)
+        return self._client.update_status(
+            mx_source_id, self._worker_id, self._worker_rank, status, self._load()
+        )

@@ -32,6 +32,9 @@ logger = logging.getLogger(__name__)
 
 MAX_SESSIONS = 256
 """Attached targets; more are served by the plain protocol."""
+HALF_LOAD_READERS = 4
+"""Targets at once with which a source calls itself half loaded: few enough for a single one to
+show, and enough for dozens to differ."""
 _SPARE_THREADS = 16
 """For calls that never wait: releases, renewals, tables. A synchronous gRPC server gives every call
 a thread for as long as it lasts, so those that last long are counted and bounded; with these on
@@ -99,7 +102,7 @@ class WorkerServer:
         self._threads = ThreadPoolExecutor(
             MAX_SESSIONS + MAX_PREPARES + _SPARE_THREADS, thread_name_prefix="mx-worker"
         )
-        sessions = Sessions(MAX_SESSIONS)
+        self._sessions = sessions = Sessions(MAX_SESSIONS)
         self._service = WorkerService(
             self._catalogue,
             self._leases,
@@ -202,6 +205,16 @@ class WorkerServer:
         served = self._catalogue.remove(mx_source_id, artifact_id)
         if served is not None:
             served.source.close()
+
+    def load(self) -> float:
+        """Return how busy it is, from 0 (idle) to 1 (full).
+
+        Readers share its link: each that is there already leaves less to the next.
+        """
+        if self._service.draining:
+            return 1.0
+        readers = len(self._sessions) + self._leases.count_plain()
+        return readers / (readers + HALF_LOAD_READERS)
 
     def is_healthy(self) -> bool:
         """Tell whether targets may come: it serves, and its data plane answers."""

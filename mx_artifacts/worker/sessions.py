@@ -18,6 +18,10 @@ class Sessions:
         self._lock = threading.Lock()
         self._open: set[str] = set()
 
+    def __len__(self) -> int:
+        with self._lock:
+            return len(self._open)
+
     def open(self, session_id: str) -> None:
         """Admit a session.
 

@@ -19,6 +19,7 @@ class FakeServer:
         self.record: SourceStatus | None = None
         self.seen: list[SourceStatus] = []
         self.down = False
+        self.load: float | None = None
         self.called = threading.Semaphore(0)
 
     def publish(self) -> str:
@@ -40,6 +41,7 @@ class FakeServer:
         if self.record is None:
             return False
         self._set(status)
+        self.load = source_load
         return True
 
     def _set(self, status: SourceStatus) -> None:
@@ -55,6 +57,7 @@ class Source:
     def __init__(self) -> None:
         self.server = FakeServer()
         self.healthy = True
+        self.load = 0.0
         self.interval_seconds = 3600.0
 
     def heartbeat(self) -> Heartbeat:
@@ -65,6 +68,7 @@ class Source:
             worker_rank=3,
             interval_seconds=self.interval_seconds,
             healthy=lambda: self.healthy,
+            load=lambda: self.load,
         )
 
 
@@ -92,6 +96,16 @@ def test_the_thread_goes_on_beating(source: Source) -> None:
     heartbeat.stop()
     assert source.server.seen[:4] == [INITIALIZING, READY, READY, READY]
     assert source.server.seen[-1] is STALE
+
+
+def test_each_beat_reports_the_load(source: Source) -> None:
+    heartbeat = source.heartbeat()
+    heartbeat.start()
+    assert source.server.load == 0.0
+    source.load = 0.75
+    heartbeat.beat()
+    assert source.server.load == 0.75
+    heartbeat.stop()
 
 
 def test_an_unhealthy_source_is_stale_until_it_is_well(source: Source) -> None:

@@ -74,6 +74,20 @@ def test_redis_falls_back_to_the_unprefixed_names() -> None:
     assert (settings.REDIS_HOST.read(env=env), settings.REDIS_PORT.read(env=env)) == ("m", 7001)
 
 
+@pytest.mark.parametrize("text", ["zone=a, rack=7", '{"zone": "a", "rack": "7"}'])
+def test_where_a_node_is_as_pairs_or_as_the_reference_has_it(text: str) -> None:
+    here = settings.TOPOLOGY.read(text)
+    assert here == {"zone": "a", "rack": "7", "host": here["host"]}
+    assert settings.TOPOLOGY.read(env={}) == {"host": here["host"]}
+    assert settings.TOPOLOGY.read("host=n1") == {"host": "n1"}
+
+
+@pytest.mark.parametrize("text", ["zone", "zone=", "=a", "{", '{"zone": 1}', "a b=c", "z=a\tb"])
+def test_bad_labels_are_refused(text: str) -> None:
+    with pytest.raises(ConfigurationError, match="MX_P2P_TOPOLOGY"):
+        settings.TOPOLOGY.read(env={"MX_P2P_TOPOLOGY": text})
+
+
 def test_every_setting_has_a_name_of_its_own_and_a_meaning() -> None:
     names = [name for s in settings.SETTINGS for name in (s.name, *s.aliases)]
     assert len(set(names)) == len(names)

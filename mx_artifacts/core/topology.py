@@ -1,0 +1,27 @@
+"""How near two nodes are to each other, by labels such as zone and rack that both state."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+DEFAULT_LEVELS = ("region", "zone", "datacenter", "block", "rack", "host", "numa")
+"""From the broadest to the narrowest: the domains of Grove's ClusterTopology, as the reference
+takes them."""
+
+
+def shared_depth(
+    ours: Mapping[str, str], theirs: Mapping[str, str], levels: Sequence[str] = DEFAULT_LEVELS
+) -> int:
+    """Return the place in `levels` of the narrowest one that two nodes share; -1: none.
+
+    A level that neither states tells nothing. The first one that they differ in ends it, since
+    a rack's number is one of its zone's only.
+    """
+    depth = -1
+    for place, level in enumerate(levels):
+        here, there = ours.get(level), theirs.get(level)
+        if here != there:
+            break
+        if here is not None:
+            depth = place
+    return depth
