@@ -26,6 +26,7 @@ from mx_artifacts.artifacts.tarred import (
 from mx_artifacts.artifacts.turn import turn_to_fetch
 from mx_artifacts.client.central import CentralClient
 from mx_artifacts.clock import SYSTEM_CLOCK, Clock
+from mx_artifacts.compression import check_mode
 from mx_artifacts.core.identity import SourceIdentity
 from mx_artifacts.core.sources import PodIdentity
 from mx_artifacts.errors import InstallError, MxArtifactsError
@@ -37,6 +38,7 @@ from mx_artifacts.memory.budget import BundleBudget
 from mx_artifacts.observability.events import EventSink, drop
 from mx_artifacts.settings import (
     BUNDLE_ROOT,
+    COMPRESSION,
     RESIDENT_BUDGET,
     STATE_DIR,
     TOPOLOGY,
@@ -65,6 +67,8 @@ class FetcherSettings:
             count in the selection, the broadest first.
         state_directory: where this node's quarantine is.
         max_bytes_per_second: taken by each transfer, and given away by seeds; None: any number.
+        compression: "auto", "zstd" or "none", of each transfer; seeds compress for whoever asks,
+            unless it is "none".
         seed: serve what is received, from its first bytes on and until `close`.
         host, port, pod, resident_budget_bytes, heartbeat_interval_seconds: of seeds; as in
             `PublisherSettings`.
@@ -79,6 +83,7 @@ class FetcherSettings:
     topology_levels: Sequence[str] = field(default_factory=TOPOLOGY_LEVELS.read)
     state_directory: Path = field(default_factory=STATE_DIR.read)
     max_bytes_per_second: float | None = None
+    compression: str = field(default_factory=COMPRESSION.read)
     seed: bool = False
     host: str = "127.0.0.1"
     port: int = 0
@@ -142,6 +147,7 @@ class ArtifactFetcher:
         events: EventSink = drop,
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
+        check_mode(settings.compression)
         self._client = client
         self._transport_factory = transport_factory
         self._transport: Transport | None = None
@@ -380,6 +386,7 @@ class ArtifactFetcher:
             source_wait_seconds=fetch.wait_seconds,
             serves_on=settings.seed,
             max_bytes_per_second=settings.max_bytes_per_second,
+            compression=settings.compression,
         )
 
     def _find_others(self, fetch: _Fetch, artifact_id: str) -> list[SourceAddress]:
@@ -402,6 +409,8 @@ class ArtifactFetcher:
             host=settings.host,
             port=settings.port,
             max_bytes_per_second=settings.max_bytes_per_second,
+            compression=settings.compression,
+            block_slots=settings.max_inflight_chunks,
             events=self._events,
         )
         self._server.start()

@@ -26,7 +26,7 @@ from mx_artifacts.kinds.base import CacheKind, RankSet
 from mx_artifacts.kinds.identity import check_stated_roots
 from mx_artifacts.memory.budget import BundleBudget
 from mx_artifacts.observability.events import EventSink, drop
-from mx_artifacts.settings import BUNDLE_ROOT, RESIDENT_BUDGET, TOPOLOGY
+from mx_artifacts.settings import BUNDLE_ROOT, COMPRESSION, RESIDENT_BUDGET, TOPOLOGY
 from mx_artifacts.transport.base import Transport
 from mx_artifacts.worker.server import WorkerServer
 
@@ -43,6 +43,7 @@ class PublisherSettings:
             else another one is taken.
         lease_ttl_seconds: how long a target may hold a chunk without renewing.
         max_bytes_per_second: given away to all targets together; None: any number.
+        compression: "none", or else blocks are compressed for targets that ask for it.
         topology: labels of where this node is (MX_P2P_TOPOLOGY), for targets that choose by them.
     """
 
@@ -58,6 +59,7 @@ class PublisherSettings:
     limits: ServingLimits = field(default_factory=ServingLimits)
     pod: PodIdentity = field(default_factory=PodIdentity)
     max_bytes_per_second: float | None = None
+    compression: str = field(default_factory=COMPRESSION.read)
     topology: Mapping[str, str] = field(default_factory=TOPOLOGY.read)
 
 
@@ -128,6 +130,8 @@ class ArtifactPublisher:
             worker_rank=settings.worker_rank,
             lease_ttl_seconds=settings.lease_ttl_seconds,
             max_bytes_per_second=settings.max_bytes_per_second,
+            compression=settings.compression,
+            block_slots=settings.limits.slots,
             events=events,
         )
         self._server.start()

@@ -38,5 +38,8 @@ class RateLimit:
             self._free_at = starts_at + length_bytes / self._bytes_per_second
             return starts_at - now
 
-
-UNLIMITED = RateLimit(None)
+    def give_back(self, length_bytes: int) -> None:
+        """Let others have so much of what was reserved: it did not go by."""
+        if self._bytes_per_second is not None:
+            with self._lock:
+                self._free_at -= length_bytes / self._bytes_per_second

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Generic, TypeVar
 
+from mx_artifacts.compression import AUTO, MODES
 from mx_artifacts.core.chunks import DEFAULT_CHUNK_SIZE_BYTES, MIB
 from mx_artifacts.core.topology import DEFAULT_LEVELS
 from mx_artifacts.errors import ConfigurationError
@@ -267,6 +268,13 @@ MAX_RATE = _setting(
     "bytes a second that a source gives away, or a target takes, at most: 500MiB, say; 0: any "
     "number",
     default_text="any number",
+)
+COMPRESSION = _setting(
+    "MX_ARTIFACT_COMPRESSION",
+    AUTO,
+    parse_choice(*MODES),
+    "what goes over the wire compressed: auto (where the link is slower than the compressor), zstd "
+    "(all) or none; a source compresses for whoever asks, unless it is none. Needs the extra zstd",
 )
 LEASE_TTL = _setting(
     "MX_ARTIFACT_LEASE_TTL_SECS", 30.0, parse_duration, "how long a chunk lease lasts [s]"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,7 +10,7 @@ import grpc
 
 from mx_artifacts.bundle.index import IndexEntry
 from mx_artifacts.core.ranges import Ranges
-from mx_artifacts.errors import MxArtifactsError
+from mx_artifacts.errors import MxArtifactsError, PeerLostError
 from mx_artifacts.transport.base import RemoteRange
 from mx_artifacts.wire import source as wire
 from mx_artifacts.wire.gen.mx_artifacts.v1 import source_pb2 as pb
@@ -31,6 +31,16 @@ class WholeLease:
     bundles: Mapping[int, RemoteRange]
     descriptor: bytes
     """The source's agent descriptor."""
+
+
+@dataclass(frozen=True)
+class BlockLease:
+    """Where a source put a block, encoded, until the lease ends. Unchecked claims."""
+
+    lease_id: str
+    at: RemoteRange
+    descriptor: bytes
+    encoding: str
 
 
 class SourceExtension:
@@ -67,6 +77,41 @@ class SourceExtension:
             for each in answer.bundles
         }
         return WholeLease(bundles, answer.source_metadata)
+
+    def prepare_block(
+        self,
+        mx_source_id: str,
+        artifact_id: str,
+        session_id: str,
+        block: tuple[int, int, int],
+        accept: Sequence[str],
+        timeout_seconds: float,
+    ) -> BlockLease | None:
+        """Let a source encode `block` (file index, offset, length), for an attached session.
+
+        The lease is the caller's to release, as one of a chunk. Raises NoFreeSlotError where the
+        source is busy, and RecordNotFoundError as `WorkerClient` does.
+        """
+        file_index, offset, length = block
+        request = pb.PrepareBlockRequest(
+            artifact=wire.artifact_to_wire(mx_source_id, artifact_id),
+            session_id=session_id,
+            file_index=file_index,
+            offset=offset,
+            length=length,
+            accept=accept,
+        )
+        limit = min(timeout_seconds, self._timeout_seconds)
+        try:
+            answer = self._stub.PrepareBlock(request, timeout=limit)
+        except grpc.RpcError as error:
+            if isinstance(error, grpc.Call) and error.code() is grpc.StatusCode.UNIMPLEMENTED:
+                return None
+            raise error_from_worker(error, self._endpoint) from error
+        except ValueError as error:  # gRPC's word for a channel that was closed meanwhile
+            raise PeerLostError(f"source {self._endpoint}: {error}") from error
+        at = RemoteRange(answer.addr, answer.stored_length, answer.device_id)
+        return BlockLease(answer.lease_id, at, answer.source_metadata, answer.encoding)
 
     def member_index(
         self, mx_source_id: str, artifact_id: str, max_members: int

@@ -36,6 +36,7 @@ class Session:
         self._closing = False
         self._error: grpc.RpcError | None = None
         self._attached = False
+        self.encodings: tuple[str, ...] = ()
         self._call: Any = stub.Attach(pb.AttachRequest(session_id=self.session_id))
         self._call.add_done_callback(lambda _call: self._ended.set())
         self._thread = threading.Thread(target=self._run, name="mx-session", daemon=True)
@@ -69,6 +70,7 @@ class Session:
     def _run(self) -> None:
         try:
             event = next(self._call)
+            self.encodings = tuple(event.encodings)
             self._attached = True
             self._answered.set()
             self._renew(max(event.lease_ttl_seconds, 1) / RENEWALS_PER_TTL)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import grpc
 
-from mx_artifacts.client.extension import SourceExtension, WholeLease
+from mx_artifacts.client.extension import BlockLease, SourceExtension, WholeLease
 from mx_artifacts.client.session import Session
 from mx_artifacts.core.manifest import ArtifactHeader, ManifestChunk
 from mx_artifacts.errors import LeaseExpiredError, ManifestInvalidError, PeerLostError
@@ -184,6 +184,27 @@ class WorkerClient:
             return None
         return self.extension.lease_artifact(
             mx_source_id, artifact_id, self._session.session_id, serves_on=serves_on
+        )
+
+    @property
+    def encodings(self) -> tuple[str, ...]:
+        """What `prepare_block` can give, once attached."""
+        return self._session.encodings if self._session is not None else ()
+
+    def prepare_block(
+        self,
+        mx_source_id: str,
+        artifact_id: str,
+        block: tuple[int, int, int],
+        accept: Sequence[str],
+        timeout_seconds: float,
+    ) -> BlockLease | None:
+        """As `SourceExtension.prepare_block`, for this client's session; None without one."""
+        if self._session is None:
+            return None
+        session_id = self._session.session_id
+        return self.extension.prepare_block(
+            mx_source_id, artifact_id, session_id, block, accept, timeout_seconds
         )
 
     def prepare_chunk(

@@ -7,7 +7,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from mx_artifacts.bundle.spans import Span
+from mx_artifacts.client.worker import WorkerClient
 from mx_artifacts.clock import SYSTEM_CLOCK, Clock
+from mx_artifacts.compression import AUTO
 from mx_artifacts.core.manifest import ArtifactManifest
 from mx_artifacts.errors import (
     LeaseError,
@@ -41,7 +43,8 @@ class TransferLimits:
         source_wait_seconds: how long to look for another source when none is left.
         serves_on: this target serves what it reads to others from its first bytes on. It reads in
             random order, so that they have different parts, and one span at a time from each.
-        max_bytes_per_second: from all sources together; None: any number.
+        max_bytes_per_second: from all sources together, as carried; None: any number.
+        compression: "auto": where a link is slower than a source compresses; "zstd", "none".
     """
 
     timeout_seconds: float
@@ -49,6 +52,7 @@ class TransferLimits:
     source_wait_seconds: float = 0.0
     serves_on: bool = False
     max_bytes_per_second: float | None = None
+    compression: str = AUTO
 
 
 @dataclass(frozen=True)
@@ -120,10 +124,20 @@ def fetch_artifact(
             rate = RateLimit(limits.max_bytes_per_second, clock)
             target = Target(board, pool, receiver, deadline, rate, rng, events)
             pipeline = Pipeline(target, min(limits.max_inflight, len(spans)))
+
+            def new_source(address: SourceAddress, client: WorkerClient) -> Source:
+                return Source(
+                    address,
+                    plan.manifest,
+                    transport,
+                    client,
+                    compression=limits.compression,
+                    max_bytes_per_second=limits.max_bytes_per_second,
+                )
+
             scout = Scout(
                 board,
-                plan.manifest,
-                transport,
+                new_source,
                 clock,
                 serves_on=limits.serves_on,
                 find=find_more,
@@ -131,7 +145,7 @@ def fetch_artifact(
                 on_failure=failures.add,
                 on_starved=lambda: pipeline.fail(failures.as_error(pipeline.progress())),
             )
-            first = Source(plan.address, plan.manifest, transport, plan.client)
+            first = new_source(plan.address, plan.client)
             _run(pipeline, scout, first, others, receiver, pool)
         receiver.finish()
     events(Event("transfer.finished", size))

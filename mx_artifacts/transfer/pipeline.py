@@ -30,7 +30,7 @@ from mx_artifacts.threads import WorkStopped
 from mx_artifacts.transfer.board import Board, SourceFailed
 from mx_artifacts.transfer.deadline import SLOW_HINT, Deadline
 from mx_artifacts.transfer.receiver import Receiver
-from mx_artifacts.transfer.source import ChunkReader, Source, WholeReader
+from mx_artifacts.transfer.source import Reader, Source
 from mx_artifacts.transport.base import PendingRead
 
 logger = logging.getLogger(__name__)
@@ -144,7 +144,7 @@ class Pipeline:
         """Receive `spans` from `source`, as far as it goes."""
         way = _Way(self, source)
         try:
-            with source.reader(way) as reader:
+            with source.reader(spans[0], way) as reader:
                 while spans:
                     self._receive(way, reader, spans[0], is_last=len(spans) == 1)
                     self._finished(spans.popleft())
@@ -179,9 +179,7 @@ class Pipeline:
         """Wait, but not when the work was stopped."""
         self._stop.wait(min(seconds, self._target.deadline.remaining()))
 
-    def _receive(
-        self, way: _Way, reader: WholeReader | ChunkReader, span: Span, *, is_last: bool
-    ) -> None:
+    def _receive(self, way: _Way, reader: Reader, span: Span, *, is_last: bool) -> None:
         wait_seconds = self._target.rate.reserve(span.length, self.remaining())
         self.wait(self.remaining() if wait_seconds is None else wait_seconds)
         self.check_going()
@@ -189,7 +187,7 @@ class Pipeline:
             way.span = span
             data = buffer.view[: span.length]
             try:
-                self._read_verified(way, reader, buffer, pending, is_last=is_last)
+                carried = self._read_verified(way, reader, buffer, pending, is_last=is_last)
             except (RegistrationError, TransportUnavailableError):
                 raise  # this node's fault
             except MxArtifactsError as error:
@@ -198,30 +196,32 @@ class Pipeline:
                 if self._target.deadline.passed:  # and with it the call's patience
                     raise self._too_late() from error
                 raise SourceFailed(error) from error
+            self._target.rate.give_back(span.length - carried)
             self.check_going()
             self._target.receiver.write(span, data)
 
     def _read_verified(
         self,
         way: _Way,
-        reader: WholeReader | ChunkReader,
+        reader: Reader,
         buffer: PooledBuffer,
         pending: list[PendingRead],
         *,
         is_last: bool,
-    ) -> None:
+    ) -> int:
+        """Return how many bytes were carried."""
         span, source = way.span, way.source
-        corrupt = 0
+        corrupt = carried = 0
         while True:
             self.check_going()
             source.client.check_attached()
             started = SYSTEM_CLOCK.monotonic()
-            reader.read(span, buffer, pending)
+            carried += reader.read(span, buffer, pending)
             self._board.read(source, span, SYSTEM_CLOCK.monotonic() - started)
             held = reader.release() if is_last else True
             damage = span.damage(buffer.view[: span.length])
             if not damage:
-                return
+                return carried
             # Under a lease that ran out, other bytes are to be expected: that is no damage.
             held = reader.release() and held
             corrupt += held

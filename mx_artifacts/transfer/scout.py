@@ -8,12 +8,10 @@ from collections.abc import Callable, Collection, Iterable
 
 from mx_artifacts.client.worker import WorkerClient
 from mx_artifacts.clock import Clock
-from mx_artifacts.core.manifest import ArtifactManifest
 from mx_artifacts.errors import MxArtifactsError, NoFreeSlotError
 from mx_artifacts.transfer.board import Board
 from mx_artifacts.transfer.planner import CALL_TIMEOUT_SECONDS
 from mx_artifacts.transfer.source import Source, SourceAddress
-from mx_artifacts.transport.base import Transport
 
 logger = logging.getLogger(__name__)
 
@@ -42,8 +40,7 @@ class Scout:
     def __init__(
         self,
         board: Board,
-        manifest: ArtifactManifest,
-        transport: Transport,
+        new_source: Callable[[SourceAddress, WorkerClient], Source],
         clock: Clock,
         *,
         serves_on: bool,
@@ -54,8 +51,7 @@ class Scout:
     ) -> None:
         """`on_starved` is called once none is left and none came for `patience_seconds`."""
         self._board = board
-        self._manifest = manifest
-        self._transport = transport
+        self._new_source = new_source
         self._clock = clock
         self._serves_on = serves_on
         self._find = find
@@ -119,7 +115,7 @@ class Scout:
     def _begin(self, address: SourceAddress, source: Source | None) -> None:
         if source is None:
             client = WorkerClient(address.endpoint, timeout_seconds=CALL_TIMEOUT_SECONDS)
-            source = Source(address, self._manifest, self._transport, client)
+            source = self._new_source(address, client)
         with self._lock:
             self._opening[address] = source.client
         threading.Thread(target=self._try_open, args=(source,), name="mx-open", daemon=True).start()

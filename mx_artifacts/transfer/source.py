@@ -8,14 +8,16 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from mx_artifacts.bundle.spans import Span
-from mx_artifacts.client.extension import WholeLease
+from mx_artifacts.client.extension import BlockLease, WholeLease
 from mx_artifacts.client.worker import ChunkLease, WorkerClient
+from mx_artifacts.clock import SYSTEM_CLOCK
+from mx_artifacts.compression import NONE, ZSTD, decompress, encodings
 from mx_artifacts.core.manifest import ArtifactManifest, ManifestChunk
 from mx_artifacts.core.ranges import Ranges
 from mx_artifacts.errors import (
@@ -27,9 +29,11 @@ from mx_artifacts.errors import (
     RecordNotFoundError,
 )
 from mx_artifacts.memory.pool import PooledBuffer
+from mx_artifacts.transfer.encoding import Encoding, Link
 from mx_artifacts.transfer.plan import check_lease
 from mx_artifacts.transport.base import Peer, PendingRead, RemoteRange, Transport
 
+T = TypeVar("T")
 logger = logging.getLogger(__name__)
 
 FIRST_BACKOFF_SECONDS = 0.05
@@ -71,14 +75,21 @@ class Source:
         manifest: ArtifactManifest,
         transport: Transport,
         client: WorkerClient,
+        *,
+        compression: str = NONE,
+        max_bytes_per_second: float | None = None,
     ) -> None:
+        """`compression` is a mode, and the rate what this target takes of all its sources."""
         self.address = address
         self.client = client
+        self.link = Link()
+        self.encoding = Encoding(compression, max_bytes_per_second, self.link)
+        self.readers = 0
         self._artifact_id = manifest.artifact_id()
         self._manifest = manifest
         self._transport = transport
         self._peers: dict[bytes, Peer] = {}
-        self._peers_lock = threading.Lock()
+        self._lock = threading.Lock()
         self._whole: WholeLease | None = None
         self._complete = True
         self._ranges: Mapping[int, Ranges] = {}
@@ -92,7 +103,7 @@ class Source:
     @property
     def leases_chunks(self) -> bool:
         """Whether it leases chunks only, so that those who read from one take all of it."""
-        return self._whole is None
+        return self._whole is None and not self.encoding.pays
 
     @property
     def is_complete(self) -> bool:
@@ -107,6 +118,7 @@ class Source:
             PeerLostError, RemoteError, RecordNotFoundError, TransportError, ManifestInvalidError
         """
         self.client.attach()
+        self.encoding.offered(self.client.encodings)
         whole = self.client.lease_artifact(
             self.address.mx_source_id, self._artifact_id, serves_on=serves_on
         )
@@ -155,42 +167,82 @@ class Source:
             yield chunk, start, min(span.end - chunk.file_offset, chunk.length)
 
     @contextmanager
-    def reader(self, patience: Patience) -> Iterator[WholeReader | ChunkReader]:
-        """Lend what reads spans; it holds leases until then."""
-        if self._whole is not None:
-            yield WholeReader(self, self._whole, patience)
-            return
-        reader = ChunkReader(self, patience)
+    def reader(self, first: Span, patience: Patience) -> Iterator[Reader]:
+        """Lend what reads `first` and the spans after it; it holds leases until then."""
+        reader = self._choose(first, patience)
+        with self._lock:
+            self.readers += 1
         try:
             yield reader
         finally:
+            with self._lock:
+                self.readers -= 1
             reader.release()
 
-    def post(
-        self, descriptor: bytes, source: RemoteRange, buffer: PooledBuffer, offset: int
-    ) -> PendingRead:
-        """Start reading `source` into `buffer` from `offset` on."""
+    def _choose(self, first: Span, patience: Patience) -> Reader:
+        if first.chunk is None and self.encoding.of_next(first.length):
+            return BlockReader(self, patience)
+        return self.plain_reader(patience)
+
+    def plain_reader(self, patience: Patience) -> Reader:
+        """Return what reads bytes as they are."""
+        if self._whole is not None:
+            return WholeReader(self, self._whole, patience)
+        return ChunkReader(self, patience)
+
+    def bring(
+        self,
+        descriptor: bytes,
+        source: RemoteRange,
+        into: tuple[PooledBuffer, int],
+        pending: list[PendingRead],
+        patience: Patience,
+    ) -> None:
+        """Read `source` into a buffer from an offset on; `pending` gets the read."""
+        buffer, offset = into
         peer = self._connect(descriptor)
-        return self._transport.post_read(peer, [source], [(buffer.region, offset)])
+        with self.link.carrying(source.length):
+            read = self._transport.post_read(peer, [source], [(buffer.region, offset)])
+            pending.append(read)
+            patience.finish(read)
 
     def _connect(self, descriptor: bytes) -> Peer:
         """Connect once for every descriptor: a source makes a new one for new memory only."""
-        with self._peers_lock:
+        with self._lock:
             if descriptor not in self._peers:
                 self._peers[descriptor] = self._transport.connect(descriptor)
             return self._peers[descriptor]
 
     def prepare(self, chunk: ManifestChunk, patience: Patience) -> ChunkLease:
         """Lease `chunk`, for as long as it takes: a busy source is not a broken one."""
+        return self._insist(
+            lambda: self.client.prepare_chunk(
+                self.address.mx_source_id,
+                self._artifact_id,
+                chunk.chunk_index,
+                patience.remaining(),
+            ),
+            patience,
+        )
+
+    def prepare_block(self, span: Span, patience: Patience) -> BlockLease | None:
+        """Let it encode `span`, likewise; None where it cannot."""
+        return self._insist(
+            lambda: self.client.prepare_block(
+                self.address.mx_source_id,
+                self._artifact_id,
+                (span.file_index, span.offset, span.length),
+                encodings(),
+                patience.remaining(),
+            ),
+            patience,
+        )
+
+    def _insist(self, prepare: Callable[[], T], patience: Patience) -> T:
         backoff = FIRST_BACKOFF_SECONDS
         while True:
             try:
-                return self.client.prepare_chunk(
-                    self.address.mx_source_id,
-                    self._artifact_id,
-                    chunk.chunk_index,
-                    patience.remaining(),
-                )
+                return prepare()
             except NoFreeSlotError:
                 if not patience.remaining():
                     raise
@@ -199,7 +251,7 @@ class Source:
             patience.pause(backoff)
             backoff = min(2 * backoff, MAX_BACKOFF_SECONDS)
 
-    def release(self, lease: ChunkLease) -> bool:
+    def release(self, lease: ChunkLease | BlockLease) -> bool:
         """Give `lease` back; False when it had run out."""
         try:
             self.client.release_chunk(
@@ -215,28 +267,41 @@ class Source:
         return True
 
 
+class Reader(Protocol):
+    """Reads spans of a source. One thread."""
+
+    def read(self, span: Span, buffer: PooledBuffer, pending: list[PendingRead]) -> int:
+        """Bring a span to the begin of `buffer`; `pending` gets the reads that use it.
+
+        Returns how many bytes were carried.
+        """
+        ...
+
+    def release(self) -> bool:
+        """Give back what is leased, if anything is; False when it had run out."""
+        ...
+
+
 class WholeReader:
-    """Reads any range of an artifact that is leased as a whole. One thread."""
+    """Reads any range of an artifact that is leased as a whole."""
 
     def __init__(self, source: Source, whole: WholeLease, patience: Patience) -> None:
         self._source = source
         self._whole = whole
         self._patience = patience
 
-    def read(self, span: Span, buffer: PooledBuffer, pending: list[PendingRead]) -> None:
-        """Bring a span to the begin of `buffer`; `pending` gets the reads that use it."""
+    def read(self, span: Span, buffer: PooledBuffer, pending: list[PendingRead]) -> int:
         bundle = self._whole.bundles[span.file_index]
         at = RemoteRange(bundle.addr + span.offset, span.length, bundle.device_id)
-        pending.append(self._source.post(self._whole.descriptor, at, buffer, 0))
-        self._patience.finish(pending[-1])
+        self._source.bring(self._whole.descriptor, at, (buffer, 0), pending, self._patience)
+        return span.length
 
     def release(self) -> bool:
-        """Do nothing: the lease ends with the session."""
-        return True
+        return True  # the lease ends with the session
 
 
 class ChunkReader:
-    """Reads spans of the chunk that it leases. One thread."""
+    """Reads spans of the chunk that it leases; keeps the last one's lease for the next span."""
 
     def __init__(self, source: Source, patience: Patience) -> None:
         self._source = source
@@ -244,8 +309,7 @@ class ChunkReader:
         self._chunk: ManifestChunk | None = None
         self._lease: ChunkLease | None = None
 
-    def read(self, span: Span, buffer: PooledBuffer, pending: list[PendingRead]) -> None:
-        """As `WholeReader.read`; keeps the last chunk's lease for the next span."""
+    def read(self, span: Span, buffer: PooledBuffer, pending: list[PendingRead]) -> int:
         position = 0
         for chunk, start, end in self._source.chunks_of(span):
             if chunk != self._chunk:
@@ -255,11 +319,56 @@ class ChunkReader:
             assert self._lease is not None, "a chunk was leased"
             at = self._lease.source
             part = RemoteRange(at.addr + start, end - start, at.device_id)
-            pending.append(self._source.post(self._lease.descriptor, part, buffer, position))
-            self._patience.finish(pending[-1])
+            into = (buffer, position)
+            self._source.bring(self._lease.descriptor, part, into, pending, self._patience)
             position += end - start
+        return span.length
 
     def release(self) -> bool:
-        """Give the lease back, if there is one; False when it had run out."""
         lease, self._lease, self._chunk = self._lease, None, None
         return lease is None or self._source.release(lease)
+
+
+class BlockReader:
+    """Reads spans that the source compresses for it, one lease for each."""
+
+    def __init__(self, source: Source, patience: Patience) -> None:
+        self._source = source
+        self._patience = patience
+        self._plain = source.plain_reader(patience)
+        self._lease: BlockLease | None = None
+
+    def read(self, span: Span, buffer: PooledBuffer, pending: list[PendingRead]) -> int:
+        self.release()
+        started = SYSTEM_CLOCK.monotonic()
+        lease = self._lease = self._source.prepare_block(span, self._patience)
+        if lease is None:
+            self._source.encoding.refused()
+            return self._plain.read(span, buffer, pending)
+        stored = lease.at.length
+        _check_block(self._source, lease, span)
+        prepared = SYSTEM_CLOCK.monotonic()
+        self._source.bring(lease.descriptor, lease.at, (buffer, 0), pending, self._patience)
+        brought = SYSTEM_CLOCK.monotonic()
+        if lease.encoding:
+            wrong = decompress(bytes(buffer.view[:stored]), buffer.view[: span.length])
+            if wrong:  # then the checksums are wrong, too
+                logger.warning("source %s: a block of %d bytes: %s", self._source, stored, wrong)
+        besides = SYSTEM_CLOCK.monotonic() - brought + prepared - started
+        self._source.encoding.came(span.length, stored, besides, self._source.readers)
+        return stored
+
+    def release(self) -> bool:
+        lease, self._lease = self._lease, None
+        held = lease is None or self._source.release(lease)
+        return self._plain.release() and held
+
+
+def _check_block(source: Source, lease: BlockLease, span: Span) -> None:
+    stored, encoding = lease.at.length, lease.encoding
+    good = 0 < stored <= span.length if encoding == ZSTD else stored == span.length
+    if encoding not in ("", ZSTD) or not good:
+        raise ManifestInvalidError(
+            f"source {source} leases {stored} bytes, encoded as {encoding[:16]!r}, for a block of "
+            f"{span.length}"
+        )

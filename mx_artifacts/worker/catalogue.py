@@ -46,6 +46,16 @@ class ServedArtifact:
             )
         return self.manifest.chunks[index]
 
+    def check_range(self, file_index: int, offset: int, length: int, most_bytes: int) -> None:
+        """Accept a part of a bundle, or raise ConfigurationError (the request is wrong)."""
+        files = self.manifest.files
+        size = files[file_index].size if file_index < len(files) else 0
+        if not 0 < length <= most_bytes or offset + length > size:
+            raise ConfigurationError(
+                f"{length} bytes at {offset} of bundle {file_index}, which has {size}, are not to "
+                f"be had at once, or are none; {most_bytes} may be"
+            )
+
 
 class Catalogue:
     """Served artifacts by (mx_source_id, artifact_id). Thread-safe.

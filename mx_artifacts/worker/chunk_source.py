@@ -6,7 +6,8 @@ leases ranges of it without a copy; slots fill one of a few chunk-sized buffers 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from typing import Protocol
 
 from mx_artifacts.core.digest import crc32c, crc32c_hex
@@ -48,6 +49,18 @@ class ChunkSource(Protocol):
         Raises:
             NoFreeSlotError: no memory came free in time.
             ChunkChecksumError, BundleError: the bundle is not what was sealed, or unreadable.
+            LeaseError: closed.
+        """
+        ...
+
+    def block(
+        self, file_index: int, offset: int, length: int
+    ) -> AbstractContextManager[memoryview]:
+        """Lend `length` bytes of a bundle, as they are: for a file, who reads them verifies.
+
+        Raises:
+            NoFreeSlotError: they have not arrived yet.
+            BundleError: the bundle is unreadable.
             LeaseError: closed.
         """
         ...
@@ -94,6 +107,14 @@ class ResidentChunkSource:
         region = self._regions[chunk.file_index]
         assert region is not None, "a chunk is never empty"
         return RemoteRange(region.addr + chunk.file_offset, chunk.length), self._lifetime.leave
+
+    @contextmanager
+    def block(self, file_index: int, offset: int, length: int) -> Iterator[memoryview]:
+        self._lifetime.enter()
+        try:
+            yield self._views[file_index][offset : offset + length]
+        finally:
+            self._lifetime.leave()
 
     def close(self) -> None:
         self._lifetime.close()
@@ -158,15 +179,30 @@ class SlotChunkSource:
 
         return RemoteRange(buffer.region.addr, chunk.length), give_back
 
-    def _fill(self, chunk: ManifestChunk, target: memoryview) -> None:
-        bundle, offset = self._bundles[chunk.file_index], chunk.file_offset
+    @contextmanager
+    def block(self, file_index: int, offset: int, length: int) -> Iterator[memoryview]:
+        self._lifetime.enter()
+        try:
+            data = memoryview(bytearray(length))
+            self._read(self._bundles[file_index], offset, data)
+            yield data
+        finally:
+            self._lifetime.leave()
+
+    def _read(self, bundle: Bundle, offset: int, target: memoryview) -> None:
         if isinstance(bundle, Buffer):
-            target[:] = bundle.view[offset : offset + chunk.length]
+            target[:] = bundle.view[offset : offset + len(target)]
             return
         try:
             bundle.read_into(offset, target)
         except OSError as error:
             raise BundleError(f"a bundle cannot be read: {error.strerror}") from error
+
+    def _fill(self, chunk: ManifestChunk, target: memoryview) -> None:
+        bundle = self._bundles[chunk.file_index]
+        self._read(bundle, chunk.file_offset, target)
+        if isinstance(bundle, Buffer):
+            return
         if crc32c_hex(crc32c(target)) != chunk.checksum:
             raise ChunkChecksumError(
                 f"chunk {chunk.chunk_index} is not what was sealed: the disk of the bundle root "

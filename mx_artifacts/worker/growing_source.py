@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 
 from mx_artifacts.core.manifest import ManifestChunk
 from mx_artifacts.core.ranges import Ranges
@@ -44,10 +45,19 @@ class GrowingChunkSource(ResidentChunkSource):
     def lease(
         self, chunk: ManifestChunk, timeout_seconds: float
     ) -> tuple[RemoteRange, Callable[[], None]]:
-        with self._lock:
-            ranges = self._ranges
-            end = chunk.file_offset + chunk.length
-            here = ranges is None or ranges[chunk.file_index].has(chunk.file_offset, end)
-        if not here:  # for a plain peer: it asks again later
+        # Who is refused asks again later.
+        if not self._has(chunk.file_index, chunk.file_offset, chunk.length):
             raise NoFreeSlotError(f"chunk {chunk.chunk_index} has not arrived here yet")
         return super().lease(chunk, timeout_seconds)
+
+    @contextmanager
+    def block(self, file_index: int, offset: int, length: int) -> Iterator[memoryview]:
+        if not self._has(file_index, offset, length):
+            raise NoFreeSlotError(f"what lies at {offset} has not arrived here yet")
+        with super().block(file_index, offset, length) as data:
+            yield data
+
+    def _has(self, file_index: int, offset: int, length: int) -> bool:
+        with self._lock:
+            ranges = self._ranges
+            return ranges is None or ranges[file_index].has(offset, offset + length)

@@ -12,6 +12,7 @@ import grpc
 
 from mx_artifacts.bundle.index import IndexEntry
 from mx_artifacts.clock import SYSTEM_CLOCK, Clock
+from mx_artifacts.compression import NONE, encodings
 from mx_artifacts.core.manifest import ArtifactManifest, validate_against
 from mx_artifacts.errors import ConfigurationError, TransportError
 from mx_artifacts.memory.buffers import Bundle
@@ -22,9 +23,11 @@ from mx_artifacts.transport.base import Transport
 from mx_artifacts.wire.gen.model_express import p2p_pb2_grpc
 from mx_artifacts.wire.gen.mx_artifacts.v1 import source_pb2_grpc
 from mx_artifacts.wire.listen import bind, is_in_use, join_address
+from mx_artifacts.worker.blocks import Blocks
 from mx_artifacts.worker.catalogue import Catalogue, ServedArtifact
 from mx_artifacts.worker.chunk_source import ChunkSource, open_chunk_source
-from mx_artifacts.worker.service import MAX_PREPARES, Leases, WorkerService
+from mx_artifacts.worker.prepares import MAX_PREPARES, Prepares
+from mx_artifacts.worker.service import Leases, WorkerService
 from mx_artifacts.worker.sessions import Sessions
 from mx_artifacts.worker.source_service import SourceService
 
@@ -73,6 +76,8 @@ class WorkerServer:
         lease_ttl_seconds: float = 30.0,
         lease_grace_seconds: float = 270.0,
         max_bytes_per_second: float | None = None,
+        compression: str = NONE,
+        block_slots: int = 4,
         events: EventSink = drop,
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
@@ -89,6 +94,8 @@ class WorkerServer:
                 this should exceed a plain peer's transfer timeout (the reference's source: 300 s),
                 as such peers cannot renew.
             max_bytes_per_second: leased to all targets together, by chunks then; None: any number.
+            compression: "none", or else blocks are compressed for targets that ask for it, where
+                the library is installed: `block_slots` at once, of 4 MiB each.
         """
         self._transport = transport
         self._host = host
@@ -103,13 +110,15 @@ class WorkerServer:
             MAX_SESSIONS + MAX_PREPARES + _SPARE_THREADS, thread_name_prefix="mx-worker"
         )
         self._sessions = sessions = Sessions(MAX_SESSIONS)
+        prepares = Prepares(RateLimit(max_bytes_per_second, clock))
+        self._blocks = Blocks(transport, block_slots)
         self._service = WorkerService(
             self._catalogue,
             self._leases,
             sessions,
+            prepares,
             agent_name=transport.agent_name,
             worker_rank=worker_rank,
-            rate=RateLimit(max_bytes_per_second, clock),
         )
         self._server = grpc.server(self._threads, options=_SERVER_OPTIONS)
         p2p_pb2_grpc.add_WorkerServiceServicer_to_server(  # type: ignore[no-untyped-call]
@@ -122,6 +131,8 @@ class WorkerServer:
                 sessions,
                 lease_ttl_seconds,
                 lambda: self._service.draining,
+                prepares,
+                self._blocks if compression != NONE and encodings() else None,
                 whole=max_bytes_per_second is None,
             ),
             self._server,
@@ -240,6 +251,7 @@ class WorkerServer:
         stopped = self._server.stop(grace=None)
         for served in self._catalogue.all():
             served.source.close()  # wakes those who wait for a slot
+        self._blocks.close()
         self._leases.close()
         stopped.wait()
         self._threads.shutdown()

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NoReturn
 
@@ -13,26 +11,18 @@ import grpc
 
 from mx_artifacts.client.worker import SESSION_METADATA_KEY
 from mx_artifacts.core.manifest import ArtifactHeader, ManifestChunk
-from mx_artifacts.errors import MxArtifactsError, NoFreeSlotError, RecordNotFoundError
+from mx_artifacts.errors import MxArtifactsError, RecordNotFoundError
 from mx_artifacts.memory.leases import LeaseTable
-from mx_artifacts.rate import UNLIMITED, RateLimit
-from mx_artifacts.transport.base import RemoteRange
 from mx_artifacts.wire import convert
 from mx_artifacts.wire.gen.model_express import p2p_pb2 as pb
 from mx_artifacts.wire.gen.model_express import p2p_pb2_grpc
 from mx_artifacts.wire.status import code_of
 from mx_artifacts.worker.catalogue import Catalogue, ServedArtifact
+from mx_artifacts.worker.prepares import Prepares, slot_wait
 from mx_artifacts.worker.sessions import Sessions
 
 CHUNKS_PER_PAGE = 1024
 """As the reference; some 40 kB a page."""
-MAX_PREPARES = 64
-"""Prepares that wait or fill a slot at once; more are told at once that the source is busy."""
-SLOT_WAIT_SECONDS = 5.0
-"""How long a prepare of an attached target waits its turn for a slot."""
-PLAIN_SLOT_WAIT_SECONDS = 1.0
-"""The same for a peer without a session. The reference's targets hold some leases while they ask
-for the next, so letting them wait long would stop each other; they also ask but three times."""
 
 
 @dataclass(frozen=True)
@@ -60,6 +50,13 @@ def translated(context: grpc.ServicerContext) -> Iterator[None]:
         _abort(context, error)
 
 
+def release_unheard(leases: Leases, lease_id: str, context: grpc.ServicerContext) -> None:
+    """Free a lease of which nobody will hear, since the caller is gone."""
+    if not context.is_active():
+        with contextlib.suppress(MxArtifactsError):
+            leases.release(lease_id)
+
+
 class WorkerService(p2p_pb2_grpc.WorkerServiceServicer):
     """Serves the artifacts of `catalogue`; a request for tensors finds none."""
 
@@ -68,18 +65,17 @@ class WorkerService(p2p_pb2_grpc.WorkerServiceServicer):
         catalogue: Catalogue,
         leases: Leases,
         sessions: Sessions,
+        prepares: Prepares,
         *,
         agent_name: str,
         worker_rank: int,
-        rate: RateLimit = UNLIMITED,
     ) -> None:
         self._catalogue = catalogue
         self._leases = leases
         self._sessions = sessions
+        self._prepares = prepares
         self._agent_name = agent_name
         self._worker_rank = worker_rank
-        self._rate = rate
-        self._prepares = threading.Semaphore(MAX_PREPARES)
         self.draining = False
         """Set when the worker stops: no new leases, but those granted may be released."""
 
@@ -134,9 +130,7 @@ class WorkerService(p2p_pb2_grpc.WorkerServiceServicer):
         with translated(context):
             served = self._catalogue.select(request.mx_source_id, request.artifact_id)
             answer = self._prepare(served, request.chunk_index, session_id, context)
-        if not context.is_active():  # nobody will hear of the lease
-            with contextlib.suppress(MxArtifactsError):
-                self._leases.release(answer.lease_id)
+        release_unheard(self._leases, answer.lease_id, context)
         return answer
 
     def _prepare(
@@ -148,12 +142,9 @@ class WorkerService(p2p_pb2_grpc.WorkerServiceServicer):
     ) -> pb.PrepareArtifactChunkResponse:
         self._sessions.check(session_id)
         chunk = served.chunk(chunk_index)
-        if not self._prepares.acquire(blocking=False):
-            raise NoFreeSlotError(f"{MAX_PREPARES} targets wait for a slot already")
-        try:
-            source, give_back = self._lease(served, chunk, _slot_wait(session_id, context))
-        finally:
-            self._prepares.release()
+        with self._prepares.turn(slot_wait(session_id, context)) as turn:
+            turn.admit(chunk.length)
+            source, give_back = served.source.lease(chunk, turn.remaining())
         lease = self._leases.grant_checked(
             session_id, Leased(served, chunk), give_back, self._sessions.check
         )
@@ -167,16 +158,6 @@ class WorkerService(p2p_pb2_grpc.WorkerServiceServicer):
             ),
             source_metadata=served.source.descriptor,
         )
-
-    def _lease(
-        self, served: ServedArtifact, chunk: ManifestChunk, patience_seconds: float
-    ) -> tuple[RemoteRange, Callable[[], None]]:
-        """Lease a chunk when the rate limit allows it, and a slot is free."""
-        wait_seconds = self._rate.reserve(chunk.length, patience_seconds)
-        if wait_seconds is None:
-            raise NoFreeSlotError("the source gives away no more bytes a second (--max-rate)")
-        time.sleep(wait_seconds)
-        return served.source.lease(chunk, patience_seconds - wait_seconds)
 
     def ReleaseArtifactChunk(
         self, request: pb.ReleaseArtifactChunkRequest, context: grpc.ServicerContext
@@ -207,10 +188,3 @@ class WorkerService(p2p_pb2_grpc.WorkerServiceServicer):
 
 def _no_tensors(context: grpc.ServicerContext) -> NoReturn:
     _abort(context, RecordNotFoundError("this worker serves artifacts and has no tensors"))
-
-
-def _slot_wait(session_id: str, context: grpc.ServicerContext) -> float:
-    """Return how long to wait for a slot: within half of the caller's patience."""
-    limit = SLOT_WAIT_SECONDS if session_id else PLAIN_SLOT_WAIT_SECONDS
-    remaining = context.time_remaining()
-    return limit if remaining is None else max(0.0, min(limit, remaining / 2))

@@ -7,18 +7,22 @@ from collections.abc import Callable, Iterator, Mapping
 
 import grpc
 
+from mx_artifacts.compression import ZSTD
 from mx_artifacts.errors import (
     LeaseError,
     LeaseExpiredError,
     NoFreeSlotError,
     RecordNotFoundError,
+    RegistrationError,
 )
 from mx_artifacts.transport.base import RemoteRange
 from mx_artifacts.wire import source as wire
 from mx_artifacts.wire.gen.mx_artifacts.v1 import source_pb2 as pb
 from mx_artifacts.wire.gen.mx_artifacts.v1 import source_pb2_grpc
+from mx_artifacts.worker.blocks import MAX_BLOCK_BYTES, Blocks
 from mx_artifacts.worker.catalogue import Catalogue, ServedArtifact
-from mx_artifacts.worker.service import Leased, Leases, translated
+from mx_artifacts.worker.prepares import Prepares, slot_wait
+from mx_artifacts.worker.service import Leased, Leases, release_unheard, translated
 from mx_artifacts.worker.sessions import Sessions
 
 MAX_LEASES_SERVED_ON = 4
@@ -40,15 +44,22 @@ class SourceService(source_pb2_grpc.SourceServiceServicer):
         sessions: Sessions,
         lease_ttl_seconds: float,
         is_draining: Callable[[], bool],
+        prepares: Prepares,
+        blocks: Blocks | None,
         *,
         whole: bool,
     ) -> None:
-        """Lease artifacts `whole` or never: one-sided reads of all of it cannot be slowed down."""
+        """Compress with `blocks`, or not at all.
+
+        Lease artifacts `whole` or never: one-sided reads of all of it cannot be slowed down.
+        """
         self._catalogue = catalogue
         self._leases = leases
         self._sessions = sessions
         self._lease_ttl_seconds = lease_ttl_seconds
         self._is_draining = is_draining
+        self._prepares = prepares
+        self._blocks = blocks
         self._whole = whole
         self._served_on = threading.Semaphore(MAX_LEASES_SERVED_ON)
 
@@ -61,7 +72,10 @@ class SourceService(source_pb2_grpc.SourceServiceServicer):
         end = self._ender(request.session_id, ended)
         if not context.add_callback(end):
             end()
-        yield pb.AttachEvent(lease_ttl_seconds=max(1, int(self._lease_ttl_seconds)))
+        yield pb.AttachEvent(
+            lease_ttl_seconds=max(1, int(self._lease_ttl_seconds)),
+            encodings=[ZSTD] if self._blocks is not None else [],
+        )
         ended.wait()
 
     def _ender(self, session_id: str, ended: threading.Event) -> Callable[[], None]:
@@ -124,6 +138,46 @@ class SourceService(source_pb2_grpc.SourceServiceServicer):
             give_back()
 
         return whole, both
+
+    def PrepareBlock(
+        self, request: pb.PrepareBlockRequest, context: grpc.ServicerContext
+    ) -> pb.PrepareBlockResponse:
+        if self._is_draining():
+            context.abort(grpc.StatusCode.UNAVAILABLE, "the source is stopping")
+        if self._blocks is None or ZSTD not in request.accept:
+            context.abort(grpc.StatusCode.UNIMPLEMENTED, "this source does not compress so")
+            raise AssertionError("abort raises")
+        with translated(context):
+            answer = self._prepare_block(self._blocks, request, context)
+        release_unheard(self._leases, answer.lease_id, context)
+        return answer
+
+    def _prepare_block(
+        self, blocks: Blocks, request: pb.PrepareBlockRequest, context: grpc.ServicerContext
+    ) -> pb.PrepareBlockResponse:
+        session_id, index = request.session_id, request.file_index
+        if not session_id:
+            raise LeaseExpiredError("blocks are leased to attached targets")
+        self._sessions.check(session_id)
+        served = self._select(request.artifact)
+        served.check_range(index, request.offset, request.length, MAX_BLOCK_BYTES)
+        with self._prepares.turn(slot_wait(session_id, context)) as turn:
+            try:
+                block = blocks.lease(served, index, request.offset, request.length, turn)
+            except RegistrationError as error:  # what lies in memory can still be read
+                context.abort(grpc.StatusCode.UNIMPLEMENTED, f"no memory to compress to: {error}")
+                raise AssertionError("abort raises") from None
+        lease = self._leases.grant_checked(
+            session_id, Leased(served), block.give_back, self._sessions.check
+        )
+        return pb.PrepareBlockResponse(
+            lease_id=lease.lease_id,
+            source_metadata=block.descriptor,
+            addr=block.at.addr,
+            device_id=block.at.device_id,
+            stored_length=block.at.length,
+            encoding=block.encoding,
+        )
 
     def GetMemberIndex(
         self, request: pb.Artifact, context: grpc.ServicerContext

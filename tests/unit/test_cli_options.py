@@ -53,6 +53,7 @@ VALUES: dict[str, tuple[str, str, str]] = {
     "MX_ARTIFACT_FOLLOW_INTERVAL_SECS": ("1m", "5s", "0"),
     "MX_ARTIFACT_HEAD_ADDRESS": ("flag", "env", " "),
     "MX_ARTIFACT_MAX_RATE": ("1MiB", "0", "fast"),
+    "MX_ARTIFACT_COMPRESSION": ("zstd", "none", "gzip"),
     "MX_TRANSFER_TIMEOUT": ("1m", "2m", "8days"),
 }
 

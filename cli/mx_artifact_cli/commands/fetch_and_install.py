@@ -86,6 +86,7 @@ if TYPE_CHECKING:
 @group_options
 @setting_option(settings.TRANSFER_TIMEOUT, "--timeout")
 @setting_option(settings.MAX_RATE, "--max-rate")
+@setting_option(settings.COMPRESSION, "--compression")
 @options.lock_timeout_option
 @options.bundle_root_option
 @click.pass_obj
@@ -322,6 +323,7 @@ def _fetcher(
             lock_timeout_seconds=fetching["lock_timeout"],
             selector=settings.SOURCE_SELECTOR.read(),
             max_bytes_per_second=fetching["max_rate"],
+            compression=fetching["compression"],
             seed=seed,
             host=fetching["host"] or (host_towards(server) if seed else ""),
             port=fetching["port"],

@@ -77,6 +77,7 @@ BOTH_PROFILES = ("strict", "reference")
 @setting_option(settings.CHUNK_SIZE, "--chunk-size")
 @setting_option(settings.SLOTS, "--slots")
 @setting_option(settings.MAX_RATE, "--max-rate")
+@setting_option(settings.COMPRESSION, "--compression")
 @options.bundle_root_option
 @click.pass_context
 def command(
@@ -263,4 +264,5 @@ def _settings(context: click.Context, serving: Mapping[str, Any]) -> PublisherSe
         ),
         pod=own_pod(),
         max_bytes_per_second=serving["max_rate"],
+        compression=serving["compression"],
     )

@@ -13,10 +13,12 @@ class AttachRequest(_message.Message):
     def __init__(self, session_id: _Optional[str] = ...) -> None: ...
 
 class AttachEvent(_message.Message):
-    __slots__ = ("lease_ttl_seconds",)
+    __slots__ = ("lease_ttl_seconds", "encodings")
     LEASE_TTL_SECONDS_FIELD_NUMBER: _ClassVar[int]
+    ENCODINGS_FIELD_NUMBER: _ClassVar[int]
     lease_ttl_seconds: int
-    def __init__(self, lease_ttl_seconds: _Optional[int] = ...) -> None: ...
+    encodings: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, lease_ttl_seconds: _Optional[int] = ..., encodings: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class RenewLeasesRequest(_message.Message):
     __slots__ = ("session_id",)
@@ -69,6 +71,38 @@ class LeaseArtifactResponse(_message.Message):
     source_metadata: bytes
     bundles: _containers.RepeatedCompositeFieldContainer[ResidentBundle]
     def __init__(self, lease_id: _Optional[str] = ..., source_metadata: _Optional[bytes] = ..., bundles: _Optional[_Iterable[_Union[ResidentBundle, _Mapping]]] = ...) -> None: ...
+
+class PrepareBlockRequest(_message.Message):
+    __slots__ = ("artifact", "session_id", "file_index", "offset", "length", "accept")
+    ARTIFACT_FIELD_NUMBER: _ClassVar[int]
+    SESSION_ID_FIELD_NUMBER: _ClassVar[int]
+    FILE_INDEX_FIELD_NUMBER: _ClassVar[int]
+    OFFSET_FIELD_NUMBER: _ClassVar[int]
+    LENGTH_FIELD_NUMBER: _ClassVar[int]
+    ACCEPT_FIELD_NUMBER: _ClassVar[int]
+    artifact: Artifact
+    session_id: str
+    file_index: int
+    offset: int
+    length: int
+    accept: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, artifact: _Optional[_Union[Artifact, _Mapping]] = ..., session_id: _Optional[str] = ..., file_index: _Optional[int] = ..., offset: _Optional[int] = ..., length: _Optional[int] = ..., accept: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class PrepareBlockResponse(_message.Message):
+    __slots__ = ("lease_id", "source_metadata", "addr", "device_id", "stored_length", "encoding")
+    LEASE_ID_FIELD_NUMBER: _ClassVar[int]
+    SOURCE_METADATA_FIELD_NUMBER: _ClassVar[int]
+    ADDR_FIELD_NUMBER: _ClassVar[int]
+    DEVICE_ID_FIELD_NUMBER: _ClassVar[int]
+    STORED_LENGTH_FIELD_NUMBER: _ClassVar[int]
+    ENCODING_FIELD_NUMBER: _ClassVar[int]
+    lease_id: str
+    source_metadata: bytes
+    addr: int
+    device_id: int
+    stored_length: int
+    encoding: str
+    def __init__(self, lease_id: _Optional[str] = ..., source_metadata: _Optional[bytes] = ..., addr: _Optional[int] = ..., device_id: _Optional[int] = ..., stored_length: _Optional[int] = ..., encoding: _Optional[str] = ...) -> None: ...
 
 class IndexedMember(_message.Message):
     __slots__ = ("path", "is_directory", "size", "mode", "mtime_ns", "crc32c", "block_crc32c")

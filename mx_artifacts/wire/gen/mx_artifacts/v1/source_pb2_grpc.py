@@ -49,6 +49,11 @@ class SourceServiceStub(object):
                 request_serializer=mx__artifacts_dot_v1_dot_source__pb2.LeaseArtifactRequest.SerializeToString,
                 response_deserializer=mx__artifacts_dot_v1_dot_source__pb2.LeaseArtifactResponse.FromString,
                 _registered_method=True)
+        self.PrepareBlock = channel.unary_unary(
+                '/mx_artifacts.v1.SourceService/PrepareBlock',
+                request_serializer=mx__artifacts_dot_v1_dot_source__pb2.PrepareBlockRequest.SerializeToString,
+                response_deserializer=mx__artifacts_dot_v1_dot_source__pb2.PrepareBlockResponse.FromString,
+                _registered_method=True)
         self.GetMemberIndex = channel.unary_stream(
                 '/mx_artifacts.v1.SourceService/GetMemberIndex',
                 request_serializer=mx__artifacts_dot_v1_dot_source__pb2.Artifact.SerializeToString,
@@ -77,6 +82,12 @@ class SourceServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def LeaseArtifact(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def PrepareBlock(self, request, context):
         """Missing associated documentation comment in .proto file."""
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -111,6 +122,11 @@ def add_SourceServiceServicer_to_server(servicer, server):
                     servicer.LeaseArtifact,
                     request_deserializer=mx__artifacts_dot_v1_dot_source__pb2.LeaseArtifactRequest.FromString,
                     response_serializer=mx__artifacts_dot_v1_dot_source__pb2.LeaseArtifactResponse.SerializeToString,
+            ),
+            'PrepareBlock': grpc.unary_unary_rpc_method_handler(
+                    servicer.PrepareBlock,
+                    request_deserializer=mx__artifacts_dot_v1_dot_source__pb2.PrepareBlockRequest.FromString,
+                    response_serializer=mx__artifacts_dot_v1_dot_source__pb2.PrepareBlockResponse.SerializeToString,
             ),
             'GetMemberIndex': grpc.unary_stream_rpc_method_handler(
                     servicer.GetMemberIndex,
@@ -204,6 +220,33 @@ class SourceService(object):
             '/mx_artifacts.v1.SourceService/LeaseArtifact',
             mx__artifacts_dot_v1_dot_source__pb2.LeaseArtifactRequest.SerializeToString,
             mx__artifacts_dot_v1_dot_source__pb2.LeaseArtifactResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def PrepareBlock(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/mx_artifacts.v1.SourceService/PrepareBlock',
+            mx__artifacts_dot_v1_dot_source__pb2.PrepareBlockRequest.SerializeToString,
+            mx__artifacts_dot_v1_dot_source__pb2.PrepareBlockResponse.FromString,
             options,
             channel_credentials,
             insecure,

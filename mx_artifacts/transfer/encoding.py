@@ -1,0 +1,149 @@
+"""Decides, source by source, whether bytes come as they are or compressed."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from mx_artifacts.clock import SYSTEM_CLOCK, Clock
+from mx_artifacts.compression import NONE, ZSTD, encodings
+
+FAST_BYTES_PER_SECOND = 150e6
+"""A link that carries this is left alone: compressing takes a core of the source, which has other
+work, and gains little (zstd makes 100 to 400 MB/s, docs/performance.md)."""
+LEAST_BYTES = 256 * 1024
+"""Of a span that may come compressed: below, the further calls cost more."""
+MEASURED_BYTES = 4 * 1024 * 1024
+"""Carried before anything else is tried."""
+REMEMBERED_BYTES = 32 * 1024 * 1024
+"""What was carried before counts half."""
+PROBES = 2
+"""Spans that come compressed before it is judged."""
+PROBE_EVERY = 16
+"""Plain span that comes compressed all the same: that one did not shrink says nothing of others."""
+REMEMBERED_BLOCKS = 6
+"""Whose mean is judged by."""
+MARGIN = 0.9
+"""Of a plain read's time that a compressed one must stay below."""
+
+
+class Link:
+    """Measures how fast bytes come, whoever reads them: all that was carried, by the time in which
+    anything was being carried. Any thread."""
+
+    def __init__(self, clock: Clock = SYSTEM_CLOCK) -> None:
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._active = 0
+        self._since = 0.0
+        self._connected = False
+        self._busy_seconds = 0.0
+        self._carried_bytes = 0.0
+
+    @contextmanager
+    def carrying(self, length_bytes: int) -> Iterator[None]:
+        """Let a read of so many bytes begin, and end; one that fails is not counted."""
+        self._turn(+1)
+        carried = 0
+        try:
+            yield
+            carried = length_bytes
+        finally:
+            self._turn(-1, carried)
+
+    def _turn(self, change: int, carried_bytes: int = 0) -> None:
+        with self._lock:
+            now = self._clock.monotonic()
+            if self._active and self._connected:
+                self._busy_seconds += now - self._since
+                self._carried_bytes += carried_bytes
+            self._since = now
+            self._active += change
+            # What ends first paid for the connection.
+            self._connected = self._connected or carried_bytes > 0
+            if self._carried_bytes > REMEMBERED_BYTES:
+                self._carried_bytes /= 2
+                self._busy_seconds /= 2
+
+    def seconds_per_byte(self) -> float | None:
+        """Return what a byte takes; None before it is known."""
+        with self._lock:
+            if self._carried_bytes < MEASURED_BYTES:
+                return None
+            return self._busy_seconds / self._carried_bytes
+
+
+@dataclass(frozen=True)
+class _Came:
+    """How one block came: its size as stored by that as it is, and what a byte took besides."""
+
+    ratio: float
+    seconds_per_byte: float
+
+
+class Encoding:
+    """Of one source. Any thread."""
+
+    def __init__(self, mode: str, max_bytes_per_second: float | None, link: Link) -> None:
+        """Leave everything plain until the source has `offered` something.
+
+        `max_bytes_per_second` is what this target takes: the link cannot be faster.
+        """
+        self._mode = mode
+        self._least_seconds_per_byte = 1 / max_bytes_per_second if max_bytes_per_second else 0.0
+        self._link = link
+        self._lock = threading.Lock()
+        self._on = False
+        self._asked = 0
+        self._came: deque[_Came] = deque(maxlen=REMEMBERED_BLOCKS)
+
+    def offered(self, by_source: tuple[str, ...]) -> None:
+        """Hear what the source can make."""
+        self._on = self._mode != NONE and ZSTD in by_source and ZSTD in encodings()
+
+    def refused(self) -> None:
+        """Hear that the source cannot, after all."""
+        self._on = False
+
+    @property
+    def pays(self) -> bool:
+        """Whether spans come compressed, but for small ones."""
+        if self._mode == ZSTD or not self._on:
+            return self._on
+        link = self._seconds_per_byte()
+        with self._lock:
+            return len(self._came) >= PROBES and self._is_better(link)
+
+    def of_next(self, length_bytes: int) -> bool:
+        """Tell whether the next span, of so many bytes, is to come compressed."""
+        if self._mode == ZSTD or not self._on:
+            return self._on
+        link = self._seconds_per_byte()
+        if length_bytes < LEAST_BYTES or link < 1 / FAST_BYTES_PER_SECOND:
+            return False
+        with self._lock:
+            if len(self._came) >= PROBES and self._is_better(link):
+                return True
+            self._asked += 1
+            return self._asked <= PROBES or self._asked % PROBE_EVERY == 0
+
+    def came(self, length_bytes: int, stored_bytes: int, seconds: float, at_once: int) -> None:
+        """Hear how a block came: in `stored_bytes`, with so many seconds besides what they took on
+        the link, while this target had so many under way."""
+        besides = seconds / max(1, at_once) / length_bytes
+        with self._lock:
+            self._came.append(_Came(stored_bytes / length_bytes, besides))
+
+    def _seconds_per_byte(self) -> float:
+        """Return what a byte takes on the link; 0: not known, or nothing."""
+        measured = self._link.seconds_per_byte()
+        return 0.0 if measured is None else max(measured, self._least_seconds_per_byte)
+
+    def _is_better(self, link: float) -> bool:
+        count = len(self._came)
+        ratio = sum(each.ratio for each in self._came) / count
+        besides = sum(each.seconds_per_byte for each in self._came) / count
+        return ratio * link + besides < MARGIN * link
