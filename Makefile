@@ -78,12 +78,12 @@ python:
 
 $(READY): pyproject.toml tools/setup_env.py | python
 	@echo "setting up .venv (a minute, once)"
-	@$(SETUP) project .venv demo
+	@$(SETUP) project .venv demo zstd
 	@touch $@
 
 $(DEV_READY): $(READY)
 	@echo "adding what tests and checks need to .venv"
-	@$(SETUP) project .venv demo redis dev
+	@$(SETUP) project .venv demo zstd redis dev
 	@touch $@
 
 $(INTEROP_READY): tools/setup_env.py | python

@@ -215,4 +215,12 @@ GROUPS: Mapping[str, Group] = {
         },
         nodes=2,
     ),
+    "compression": Group(
+        shaped.compression,
+        {
+            "compressed_over_plain": ("fetch_auto", "fetch_plain"),
+            "compressed_over_plain_random": ("fetch_auto_random", "fetch_plain_random"),
+        },
+        nodes=2,
+    ),
 }

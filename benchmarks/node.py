@@ -112,7 +112,7 @@ class Target:
         self._open = resources.enter_context(contextlib.ExitStack())
         self.renew(seed=False)
 
-    def renew(self, seed: bool) -> Answer:
+    def renew(self, seed: bool, compression: str = "auto") -> Answer:
         """Serve nothing any more, and be ready to fetch anew."""
         from mx_artifacts.fetcher import ArtifactFetcher, FetcherSettings
         from mx_artifacts.transport.registry import open_transport
@@ -120,7 +120,8 @@ class Target:
         self._open.close()
         transport = open_transport()
         self._open.callback(transport.close)
-        settings = FetcherSettings(**seeding_settings(self._host)) if seed else FetcherSettings()
+        seeding = seeding_settings(self._host) if seed else {}
+        settings = FetcherSettings(**seeding, compression=compression)
         self._fetcher = self._open.enter_context(
             ArtifactFetcher(
                 client=self._client, settings=settings, transport_factory=lambda: transport

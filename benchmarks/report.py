@@ -22,6 +22,8 @@ MUST_REACH = {
     "seeding8_over_one": 2.5,
     "resume_time": 0.75,
     "resume_bytes": 0.6,
+    "compressed_over_plain": 0.8,
+    "compressed_over_plain_random": 1.05,
 }
 MUST_REACH_RSS_MIB = {
     f"{role}_{gib}gib": 600 for gib in memory.SIZES_GIB for role in ("source", "target")

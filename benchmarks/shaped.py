@@ -5,11 +5,12 @@ from __future__ import annotations
 import contextlib
 import itertools
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from benchmarks.cluster import fresh_root
 from benchmarks.node import seeding_settings
 from benchmarks.processes import Node, ProcessFailedError
+from benchmarks.real import real_tree
 from benchmarks.rounds import Method
 from benchmarks.setting import Setting, fetch, method
 from benchmarks.tree import GeneratedTree, check_equal, make_tree
@@ -26,9 +27,13 @@ _UNSEEDED_ROUND = 1
 """The only one, after the one that warms up: it takes eight times as long, and always the same."""
 
 
-def _publish(setting: Setting, mib: float) -> GeneratedTree:
+def _generate(setting: Setting, mib: float) -> GeneratedTree:
     mib = min(mib, setting.mib)
-    tree = make_tree(setting.ram / "source", mib=mib, files=min(SHAPED_FILES, setting.files))
+    return make_tree(setting.ram / "source", mib=mib, files=min(SHAPED_FILES, setting.files))
+
+
+def _publish(setting: Setting, mib: float) -> GeneratedTree:
+    tree = _generate(setting, mib)
     setting.cluster.publish(tree)
     return tree
 
@@ -113,3 +118,23 @@ def resume(setting: Setting) -> list[Method]:
         }
 
     return [Method("resume", run)]
+
+
+def compression(setting: Setting) -> list[Method]:
+    """Fetch a real cache, and one of random bytes, with compression at auto and without."""
+    trees = {"": real_tree(setting.ram / "real"), "_random": _generate(setting, RESUMED_MIB)}
+    return [Method("compression", lambda: _compressed(setting, trees))]
+
+
+def _compressed(setting: Setting, trees: Mapping[str, GeneratedTree]) -> dict[str, float]:
+    target = setting.cluster.target
+    figures: dict[str, float] = {}
+    for suffix, tree in trees.items():
+        setting.cluster.publish(tree)
+        for mode, name in (("none", "fetch_plain"), ("auto", "fetch_auto")):
+            target.ask("renew", seed=False, compression=mode)
+            with fresh_root(setting.ram) as root:
+                figures[name + suffix] = fetch(target, tree, root)["seconds"]
+            if mode == "none":
+                _check_shaped(setting, tree, figures[name + suffix])
+    return figures

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 import threading
 from collections import deque
 from collections.abc import Iterator
@@ -14,9 +15,9 @@ from mx_artifacts.compression import NONE, ZSTD, encodings
 FAST_BYTES_PER_SECOND = 150e6
 """A link that carries this is left alone: compressing takes a core of the source, which has other
 work, and gains little (zstd makes 100 to 400 MB/s, docs/performance.md)."""
-LEAST_BYTES = 256 * 1024
+LEAST_BYTES = 64 * 1024
 """Of a span that may come compressed: below, the further calls cost more."""
-MEASURED_BYTES = 4 * 1024 * 1024
+MEASURED_BYTES = 1024 * 1024
 """Carried before anything else is tried."""
 REMEMBERED_BYTES = 32 * 1024 * 1024
 """What was carried before counts half."""
@@ -25,7 +26,7 @@ PROBES = 2
 PROBE_EVERY = 16
 """Plain span that comes compressed all the same: that one did not shrink says nothing of others."""
 REMEMBERED_BLOCKS = 6
-"""Whose mean is judged by."""
+"""That it is judged by: their mean size, and the median of what they took."""
 MARGIN = 0.9
 """Of a plain read's time that a compressed one must stay below."""
 
@@ -143,7 +144,6 @@ class Encoding:
         return 0.0 if measured is None else max(measured, self._least_seconds_per_byte)
 
     def _is_better(self, link: float) -> bool:
-        count = len(self._came)
-        ratio = sum(each.ratio for each in self._came) / count
-        besides = sum(each.seconds_per_byte for each in self._came) / count
+        ratio = statistics.fmean(each.ratio for each in self._came)
+        besides = statistics.median_low([each.seconds_per_byte for each in self._came])
         return ratio * link + besides < MARGIN * link

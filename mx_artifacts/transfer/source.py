@@ -337,6 +337,8 @@ class BlockReader:
         self._patience = patience
         self._plain = source.plain_reader(patience)
         self._lease: BlockLease | None = None
+        self._span_bytes = 0
+        self._besides_seconds = 0.0
 
     def read(self, span: Span, buffer: PooledBuffer, pending: list[PendingRead]) -> int:
         self.release()
@@ -354,14 +356,23 @@ class BlockReader:
             wrong = decompress(bytes(buffer.view[:stored]), buffer.view[: span.length])
             if wrong:  # then the checksums are wrong, too
                 logger.warning("source %s: a block of %d bytes: %s", self._source, stored, wrong)
-        besides = SYSTEM_CLOCK.monotonic() - brought + prepared - started
-        self._source.encoding.came(span.length, stored, besides, self._source.readers)
+        self._span_bytes = span.length
+        self._besides_seconds = SYSTEM_CLOCK.monotonic() - brought + prepared - started
         return stored
 
     def release(self) -> bool:
+        held = self._plain.release()
         lease, self._lease = self._lease, None
-        held = lease is None or self._source.release(lease)
-        return self._plain.release() and held
+        if lease is None:
+            return held
+        started = SYSTEM_CLOCK.monotonic()
+        held = self._source.release(lease) and held
+        if self._span_bytes:
+            besides = self._besides_seconds + SYSTEM_CLOCK.monotonic() - started
+            readers = self._source.readers
+            self._source.encoding.came(self._span_bytes, lease.at.length, besides, readers)
+            self._span_bytes = 0
+        return held
 
 
 def _check_block(source: Source, lease: BlockLease, span: Span) -> None:

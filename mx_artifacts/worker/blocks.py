@@ -7,10 +7,11 @@ from collections import OrderedDict
 from collections.abc import Callable
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeoutError  # another class in 3.10
+from contextlib import suppress
 from dataclasses import dataclass
 
 from mx_artifacts.compression import ZSTD, compress
-from mx_artifacts.errors import LeaseError, NoFreeSlotError
+from mx_artifacts.errors import LeaseError, MxArtifactsError, NoFreeSlotError
 from mx_artifacts.memory.pool import BufferPool
 from mx_artifacts.transport.base import RemoteRange, Transport
 from mx_artifacts.worker.catalogue import ServedArtifact
@@ -41,7 +42,7 @@ class Block:
 
 
 class Blocks:
-    """Makes blocks in `slots` registered buffers, which exist from the first block on.
+    """Makes blocks in `slots` registered buffers, which exist from the first target on.
 
     All methods may be called from any thread. As many are compressed at once as there are slots.
     """
@@ -54,6 +55,11 @@ class Blocks:
         self._descriptor = b""
         self._closed = False
         self._kept = _Kept(KEPT_BYTES)
+
+    def warm_up(self) -> None:
+        """Make the slots now, if they can be had: the first block shall not seem slow for it."""
+        with suppress(MxArtifactsError):
+            self._opened()
 
     def lease(
         self,

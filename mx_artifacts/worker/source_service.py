@@ -76,6 +76,8 @@ class SourceService(source_pb2_grpc.SourceServiceServicer):
             lease_ttl_seconds=max(1, int(self._lease_ttl_seconds)),
             encodings=[ZSTD] if self._blocks is not None else [],
         )
+        if self._blocks is not None:
+            self._blocks.warm_up()
         ended.wait()
 
     def _ender(self, session_id: str, ended: threading.Event) -> Callable[[], None]:
