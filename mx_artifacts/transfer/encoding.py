@@ -46,25 +46,28 @@ class Link:
 
     @contextmanager
     def carrying(self, length_bytes: int) -> Iterator[None]:
-        """Let a read of so many bytes begin, and end; one that fails is not counted."""
-        self._turn(+1)
-        carried = 0
+        """Let a read of so many bytes begin, and end; one that fails is not counted.
+
+        Nor are those that began before the first one had ended: they paid for the connection.
+        """
+        is_counted = self._connected
+        self._turn(+1, 0)
         try:
             yield
-            carried = length_bytes
-        finally:
-            self._turn(-1, carried)
+        except BaseException:
+            self._turn(-1, 0)
+            raise
+        self._turn(-1, length_bytes if is_counted else 0)
+        self._connected = True
 
-    def _turn(self, change: int, carried_bytes: int = 0) -> None:
+    def _turn(self, change: int, carried_bytes: int) -> None:
         with self._lock:
             now = self._clock.monotonic()
             if self._active and self._connected:
                 self._busy_seconds += now - self._since
-                self._carried_bytes += carried_bytes
             self._since = now
             self._active += change
-            # What ends first paid for the connection.
-            self._connected = self._connected or carried_bytes > 0
+            self._carried_bytes += carried_bytes
             if self._carried_bytes > REMEMBERED_BYTES:
                 self._carried_bytes /= 2
                 self._busy_seconds /= 2

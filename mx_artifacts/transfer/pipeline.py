@@ -29,8 +29,9 @@ from mx_artifacts.rate import RateLimit
 from mx_artifacts.threads import WorkStopped
 from mx_artifacts.transfer.board import Board, SourceFailed
 from mx_artifacts.transfer.deadline import SLOW_HINT, Deadline
+from mx_artifacts.transfer.readers import Reader
 from mx_artifacts.transfer.receiver import Receiver
-from mx_artifacts.transfer.source import Reader, Source
+from mx_artifacts.transfer.source import Source
 from mx_artifacts.transport.base import PendingRead
 
 logger = logging.getLogger(__name__)

@@ -11,13 +11,12 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 from mx_artifacts.bundle.spans import Span
 from mx_artifacts.client.extension import BlockLease, WholeLease
 from mx_artifacts.client.worker import ChunkLease, WorkerClient
-from mx_artifacts.clock import SYSTEM_CLOCK
-from mx_artifacts.compression import NONE, ZSTD, decompress, encodings
+from mx_artifacts.compression import NONE, encodings
 from mx_artifacts.core.manifest import ArtifactManifest, ManifestChunk
 from mx_artifacts.core.ranges import Ranges
 from mx_artifacts.errors import (
@@ -30,7 +29,13 @@ from mx_artifacts.errors import (
 )
 from mx_artifacts.memory.pool import PooledBuffer
 from mx_artifacts.transfer.encoding import Encoding, Link
-from mx_artifacts.transfer.plan import check_lease
+from mx_artifacts.transfer.readers import (
+    BlockReader,
+    ChunkReader,
+    Patience,
+    Reader,
+    WholeReader,
+)
 from mx_artifacts.transport.base import Peer, PendingRead, RemoteRange, Transport
 
 T = TypeVar("T")
@@ -48,22 +53,6 @@ class SourceAddress:
 
     endpoint: str
     mx_source_id: str
-
-
-class Patience(Protocol):
-    """What a reader asks while it waits."""
-
-    def remaining(self) -> float:
-        """Return the seconds that a call may last."""
-        ...
-
-    def pause(self, seconds: float) -> None:
-        """Wait so long, or raise because there is no point in it any more."""
-        ...
-
-    def finish(self, read: PendingRead) -> None:
-        """Return when `read` has its bytes; raise as `PendingRead.wait`, or to give it up."""
-        ...
 
 
 class Source:
@@ -265,121 +254,3 @@ class Source:
         except MxArtifactsError as error:
             logger.debug("lease %s was not released: %s", lease.lease_id, error)
         return True
-
-
-class Reader(Protocol):
-    """Reads spans of a source. One thread."""
-
-    def read(self, span: Span, buffer: PooledBuffer, pending: list[PendingRead]) -> int:
-        """Bring a span to the begin of `buffer`; `pending` gets the reads that use it.
-
-        Returns how many bytes were carried.
-        """
-        ...
-
-    def release(self) -> bool:
-        """Give back what is leased, if anything is; False when it had run out."""
-        ...
-
-
-class WholeReader:
-    """Reads any range of an artifact that is leased as a whole."""
-
-    def __init__(self, source: Source, whole: WholeLease, patience: Patience) -> None:
-        self._source = source
-        self._whole = whole
-        self._patience = patience
-
-    def read(self, span: Span, buffer: PooledBuffer, pending: list[PendingRead]) -> int:
-        bundle = self._whole.bundles[span.file_index]
-        at = RemoteRange(bundle.addr + span.offset, span.length, bundle.device_id)
-        self._source.bring(self._whole.descriptor, at, (buffer, 0), pending, self._patience)
-        return span.length
-
-    def release(self) -> bool:
-        return True  # the lease ends with the session
-
-
-class ChunkReader:
-    """Reads spans of the chunk that it leases; keeps the last one's lease for the next span."""
-
-    def __init__(self, source: Source, patience: Patience) -> None:
-        self._source = source
-        self._patience = patience
-        self._chunk: ManifestChunk | None = None
-        self._lease: ChunkLease | None = None
-
-    def read(self, span: Span, buffer: PooledBuffer, pending: list[PendingRead]) -> int:
-        position = 0
-        for chunk, start, end in self._source.chunks_of(span):
-            if chunk != self._chunk:
-                self.release()
-                self._lease, self._chunk = self._source.prepare(chunk, self._patience), chunk
-                check_lease(self._lease, chunk)
-            assert self._lease is not None, "a chunk was leased"
-            at = self._lease.source
-            part = RemoteRange(at.addr + start, end - start, at.device_id)
-            into = (buffer, position)
-            self._source.bring(self._lease.descriptor, part, into, pending, self._patience)
-            position += end - start
-        return span.length
-
-    def release(self) -> bool:
-        lease, self._lease, self._chunk = self._lease, None, None
-        return lease is None or self._source.release(lease)
-
-
-class BlockReader:
-    """Reads spans that the source compresses for it, one lease for each."""
-
-    def __init__(self, source: Source, patience: Patience) -> None:
-        self._source = source
-        self._patience = patience
-        self._plain = source.plain_reader(patience)
-        self._lease: BlockLease | None = None
-        self._span_bytes = 0
-        self._besides_seconds = 0.0
-
-    def read(self, span: Span, buffer: PooledBuffer, pending: list[PendingRead]) -> int:
-        self.release()
-        started = SYSTEM_CLOCK.monotonic()
-        lease = self._lease = self._source.prepare_block(span, self._patience)
-        if lease is None:
-            self._source.encoding.refused()
-            return self._plain.read(span, buffer, pending)
-        stored = lease.at.length
-        _check_block(self._source, lease, span)
-        prepared = SYSTEM_CLOCK.monotonic()
-        self._source.bring(lease.descriptor, lease.at, (buffer, 0), pending, self._patience)
-        brought = SYSTEM_CLOCK.monotonic()
-        if lease.encoding:
-            wrong = decompress(bytes(buffer.view[:stored]), buffer.view[: span.length])
-            if wrong:  # then the checksums are wrong, too
-                logger.warning("source %s: a block of %d bytes: %s", self._source, stored, wrong)
-        self._span_bytes = span.length
-        self._besides_seconds = SYSTEM_CLOCK.monotonic() - brought + prepared - started
-        return stored
-
-    def release(self) -> bool:
-        held = self._plain.release()
-        lease, self._lease = self._lease, None
-        if lease is None:
-            return held
-        started = SYSTEM_CLOCK.monotonic()
-        held = self._source.release(lease) and held
-        if self._span_bytes:
-            besides = self._besides_seconds + SYSTEM_CLOCK.monotonic() - started
-            readers = self._source.readers
-            self._source.encoding.came(self._span_bytes, lease.at.length, besides, readers)
-            self._span_bytes = 0
-        return held
-
-
-def _check_block(source: Source, lease: BlockLease, span: Span) -> None:
-    stored, encoding = lease.at.length, lease.encoding
-    good = 0 < stored <= span.length if encoding == ZSTD else stored == span.length
-    if encoding not in ("", ZSTD) or not good:
-        raise ManifestInvalidError(
-            f"source {source} leases {stored} bytes, encoded as {encoding[:16]!r}, for a block of "
-            f"{span.length}"
-        )
