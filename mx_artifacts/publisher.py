@@ -18,6 +18,7 @@ from mx_artifacts.artifacts.publish import (
 from mx_artifacts.artifacts.root_labels import root_labels
 from mx_artifacts.artifacts.tarred import TarredP2PArtifactTransfer
 from mx_artifacts.client.central import CentralClient
+from mx_artifacts.compression import check_mode
 from mx_artifacts.core.chunks import DEFAULT_CHUNK_SIZE_BYTES
 from mx_artifacts.core.identity import SourceIdentity
 from mx_artifacts.core.sources import PodIdentity
@@ -113,8 +114,10 @@ class ArtifactPublisher:
         """Start the worker service.
 
         Raises:
-            ConfigurationError: the port is in use, or the host is not this machine's.
+            ConfigurationError: the port is in use, or the host is not this machine's; or zstd is
+                demanded and not installed.
         """
+        check_mode(settings.compression)
         self._client = client
         self._transport = transport
         self._settings = settings

@@ -148,6 +148,8 @@ def test_to_demand_what_is_not_installed_is_refused(
     monkeypatch.setattr(compression, "encodings", lambda: ())
     with pytest.raises(ConfigurationError, match="zstd") as caught:
         fleet.fetcher(compression="zstd")
+    with pytest.raises(ConfigurationError, match="zstd"):
+        fleet.publisher(compression="zstd")
     assert "mx-artifacts[zstd]" in caught.value.hint()
 
 
