@@ -138,7 +138,7 @@ class _HeldRead:
             remaining = min(deadline, self._not_before) - self._clock.monotonic()
             if deadline - self._clock.monotonic() <= 0:
                 raise ReadTimeoutError(f"a read did not end in {timeout_seconds:g} s (injected)")
-            self._clock.sleep(min(POLL_SECONDS, remaining))
+            self._clock.sleep(max(0.0, min(POLL_SECONDS, remaining)))
         self._read.wait(max(0.0, deadline - self._clock.monotonic()))
 
 
