@@ -147,6 +147,11 @@ class ArtifactFetcher:
         events: EventSink = drop,
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
+        """Ask nobody yet.
+
+        Raises:
+            ConfigurationError: zstd is demanded and not installed.
+        """
         check_mode(settings.compression)
         self._client = client
         self._transport_factory = transport_factory
