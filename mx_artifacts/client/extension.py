@@ -10,7 +10,7 @@ import grpc
 
 from mx_artifacts.bundle.index import IndexEntry
 from mx_artifacts.core.ranges import Ranges
-from mx_artifacts.errors import MxArtifactsError, PeerLostError
+from mx_artifacts.errors import LeaseExpiredError, MxArtifactsError, PeerLostError
 from mx_artifacts.transport.base import RemoteRange
 from mx_artifacts.wire import source as wire
 from mx_artifacts.wire.gen.mx_artifacts.v1 import source_pb2 as pb
@@ -90,7 +90,7 @@ class SourceExtension:
         """Let a source encode `block` (file index, offset, length), for an attached session.
 
         The lease is the caller's to release, as one of a chunk. Raises NoFreeSlotError where the
-        source is busy, and RecordNotFoundError as `WorkerClient` does.
+        source is busy, LeaseExpiredError where the session is over, and RecordNotFoundError.
         """
         file_index, offset, length = block
         request = pb.PrepareBlockRequest(
@@ -105,8 +105,11 @@ class SourceExtension:
         try:
             answer = self._stub.PrepareBlock(request, timeout=limit)
         except grpc.RpcError as error:
-            if isinstance(error, grpc.Call) and error.code() is grpc.StatusCode.UNIMPLEMENTED:
+            code = error.code() if isinstance(error, grpc.Call) else None
+            if code is grpc.StatusCode.UNIMPLEMENTED:
                 return None
+            if code is grpc.StatusCode.FAILED_PRECONDITION:
+                raise LeaseExpiredError(f"source {self._endpoint}: {error.details()}") from error
             raise error_from_worker(error, self._endpoint) from error
         except ValueError as error:  # gRPC's word for a channel that was closed meanwhile
             raise PeerLostError(f"source {self._endpoint}: {error}") from error
