@@ -34,6 +34,7 @@ logger = logging.getLogger(__name__)
 
 FIRST_BACKOFF_SECONDS = 0.05
 MAX_BACKOFF_SECONDS = 1.0
+MAX_ADDRESS = 1 << 64
 RELEASE_TIMEOUT_SECONDS = 2.0
 """A release is a courtesy: sessions, and at last the lease's expiry, do it without us."""
 
@@ -120,12 +121,20 @@ class Source:
         sizes = {file.file_index: file.size for file in self._manifest.files if file.size}
         if sizes != {index: at.length for index, at in whole.bundles.items()}:
             raise ManifestInvalidError(f"source {self} leases memory of other sizes than its files")
+        if any(at.addr + at.length > MAX_ADDRESS for at in whole.bundles.values()):
+            raise ManifestInvalidError(f"source {self} leases memory at no possible address")
 
-    def refresh(self) -> None:
-        """Ask a source that is still receiving what it has by now. Raises as `open`."""
-        self._complete, self._ranges = self.client.extension.availability(
+    def refresh(self) -> bool:
+        """Ask a source that is still receiving what it has by now; tell whether that is news.
+
+        Raises as `open`.
+        """
+        complete, ranges = self.client.extension.availability(
             self.address.mx_source_id, self._artifact_id
         )
+        is_new = complete or _listed(ranges) != _listed(self._ranges)
+        self._ranges, self._complete = ranges, complete
+        return is_new
 
     def has(self, span: Span) -> bool:
         """Tell whether all of a span can be read from it now."""
@@ -133,6 +142,14 @@ class Source:
             return True
         ranges = self._ranges.get(span.file_index)
         return ranges is not None and ranges.has(span.offset, span.end)
+
+    def check_lease(self) -> None:
+        """Return when the artifact, leased as a whole, still is; raise LeaseExpiredError if not."""
+        if not self.client.renew_leases():
+            raise LeaseExpiredError(
+                f"source {self} holds the artifact for this target no more: it heard nothing of it "
+                "for too long"
+            )
 
     def check_answers(self) -> None:
         """Return when it still answers, by its smallest call; raises as `open`."""
@@ -234,6 +251,11 @@ class WholeReader:
         """Do nothing: the lease ends with the session."""
         return True
 
+    def still_holds(self) -> bool:
+        """Make sure that what was read was leased; raise LeaseExpiredError otherwise."""
+        self._source.check_lease()
+        return True
+
 
 class ChunkReader:
     """Reads spans of the chunk that it leases. One thread."""
@@ -263,3 +285,11 @@ class ChunkReader:
         """Give the lease back, if there is one; False when it had run out."""
         lease, self._lease, self._chunk = self._lease, None, None
         return lease is None or self._source.release(lease)
+
+    def still_holds(self) -> bool:
+        """Tell whether what was read was leased until now; the lease is given back."""
+        return self.release()
+
+
+def _listed(ranges: Mapping[int, Ranges]) -> dict[int, list[tuple[int, int]]]:
+    return {index: list(each) for index, each in ranges.items()}
