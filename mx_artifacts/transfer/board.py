@@ -62,6 +62,7 @@ class Board:
         self._readers: dict[Source, _Reader] = {}
         self._closed = False
         self._news = 0
+        self._is_tried = False
         self.total = len(self._todo)
         self.done = 0
         self.done_bytes = 0
@@ -93,23 +94,34 @@ class Board:
         return self.is_over or self._best() is not None
 
     def _best(self) -> _Reader | None:
-        """Return the source that will deliver first, of those that have something we lack."""
+        """Return the source that will deliver first, of those that have something we lack.
+
+        One that rests is asked only where all do, even if those that do not are busy.
+        """
         if not self._todo:
             return None
         now = self._clock.monotonic()
-        usable = [
+        having = [
             reader
             for reader in self._readers.values()
-            if self._may_read(reader)
-            and (reader.source.is_complete or any(map(reader.source.has, self._todo)))
+            if reader.source.is_complete or any(map(reader.source.has, self._todo))
         ]
-        rested = [reader for reader in usable if not reader.rests(now)] or usable
+        rested = [reader for reader in having if not reader.rests(now)] or having
         return min(
-            rested, key=lambda r: ((r.reading + 1) * r.seconds_per_byte, r.reading), default=None
+            filter(self._may_read, rested),
+            key=lambda r: ((r.reading + 1) * r.seconds_per_byte, r.reading),
+            default=None,
         )
 
     def _may_read(self, reader: _Reader) -> bool:
+        """Tell whether one more may read from it.
+
+        Where others are known to deliver, or to stall, a source has to show by one read that it
+        delivers: each that stalls holds a buffer until it ends, which may be never.
+        """
         limit = self._max_reads_per_source
+        if reader.stalled or (self._is_tried and not reader.seconds_per_byte):
+            limit = 1
         return limit is None or reader.reading < limit
 
     def _cut(self, source: Source) -> deque[Span]:
@@ -137,6 +149,7 @@ class Board:
         with self._changed:
             reader = self._readers.get(source)
             if reader is not None:
+                self._is_tried = True
                 latest, mean = seconds / span.length, reader.seconds_per_byte
                 reader.seconds_per_byte = mean + _SPEED_WEIGHT * (latest - mean) if mean else latest
 
@@ -196,6 +209,7 @@ class Board:
             reader, now = self._readers.get(source), self._clock.monotonic()
             if reader is None:
                 return
+            self._is_tried = True
             if stalled is not None:
                 reader.stalled.append(stalled)
             if reader.rests_until <= now:
