@@ -31,6 +31,7 @@ class Opener:
         serves_on: bool,
         on_refused: OnFailure,
         on_lost: OnFailure,
+        on_crash: Callable[[BaseException], None],
         on_change: Callable[[], None],
     ) -> None:
         """Open nothing yet.
@@ -38,12 +39,14 @@ class Opener:
         Args:
             on_refused: hears of a source that could not be opened, and is closed.
             on_lost: hears of one on the board that does not say what it has any more.
+            on_crash: hears an error that is none of any source.
             on_change: called after each of these, and when one was opened.
         """
         self._board = board
         self._serves_on = serves_on
         self._on_refused = on_refused
         self._on_lost = on_lost
+        self._on_crash = on_crash
         self._on_change = on_change
         self._lock = threading.Lock()
         self._opening: set[Source] = set()
@@ -62,6 +65,12 @@ class Opener:
         threading.Thread(target=self._run, args=(source,), name="mx-open", daemon=True).start()
 
     def _run(self, source: Source) -> None:
+        try:
+            self._open_and_keep(source)
+        except BaseException as error:
+            self._on_crash(error)
+
+    def _open_and_keep(self, source: Source) -> None:
         error = self._try_open(source)
         if error is not None:
             source.close()

@@ -103,6 +103,7 @@ class Scout:
             serves_on=serves_on,
             on_refused=self._refused,
             on_lost=self.failed,
+            on_crash=verdicts.on_crash,
             on_change=self._wake.set,
         )
         self._thread = threading.Thread(target=self._run, name="mx-scout", daemon=True)
@@ -218,6 +219,7 @@ class Scout:
             self._opener.end(useless)
             with self._lock:
                 self._waiting.append(useless.address)
+            self._open_waiting()
 
     # --- the thread ------------------------------------------------------------------------------
 
@@ -243,11 +245,10 @@ class Scout:
             if now - looked_at >= look_seconds:
                 looked_at, look_seconds = now, next(pauses, look_seconds)
                 self._look()
-            if self._is_hopeless():
-                if waited_seconds >= STALE_SECONDS:
+                if waited_seconds >= STALE_SECONDS and self._is_hopeless():
                     self._make_room()
-                if self._is_given_up(waited_seconds):
-                    return
+            if self._is_hopeless() and self._is_given_up(waited_seconds):
+                return
 
     def _is_hopeless(self) -> bool:
         """Tell whether nothing is under way by which the transfer could go on."""

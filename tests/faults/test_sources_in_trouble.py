@@ -15,16 +15,22 @@ import pytest
 
 from mx_artifacts.artifacts.find import SourceFinder, SourceWanted
 from mx_artifacts.core.ranges import Ranges
-from mx_artifacts.errors import MxArtifactsError, TransferFailedError
+from mx_artifacts.errors import (
+    MxArtifactsError,
+    NoSpaceError,
+    RegistrationError,
+    TransferFailedError,
+)
 from mx_artifacts.observability.events import Event
 from mx_artifacts.publisher import ArtifactPublisher
 from mx_artifacts.transfer.engine import TransferLimits, fetch_artifact
 from mx_artifacts.transfer.source import SourceAddress
+from mx_artifacts.transport.base import Region
 from mx_artifacts.transport.faults import Corrupt, Fault, LosePeer, Stall
 from mx_artifacts.worker.source_service import SourceService
 from tests.support.artifacts import SOURCE_ID, make_artifact, new_agent, serving
 from tests.support.fleet import Counting, Fleet, fill_cache, running_fleet
-from tests.support.install_cases import contents
+from tests.support.install_cases import contents, leftovers
 from tests.support.received import Received, fetch
 
 LARGE_BYTES = 40 << 20
@@ -377,3 +383,33 @@ def test_seeds_that_lack_the_same_say_so_and_keep_what_they_have(
         assert not (tmp_path / f"cold{number}").exists()
         seeds.fetch(number)
         assert contents(tmp_path / f"cold{number}") == contents(cache)
+
+
+def test_a_target_without_memory_blames_no_source(fleet: Fleet, tmp_path: Path) -> None:
+    fleet.publish(fill_cache(tmp_path / "warm"))
+    counting, events = Counting(), list[Event]()
+
+    def refuse(_memory: memoryview) -> Region:
+        raise RegistrationError("no memory (injected)")
+
+    counting.register = refuse  # type: ignore[method-assign]
+    with pytest.raises(RegistrationError, match="injected"):
+        fleet.fetch(fleet.fetcher(lambda: counting, events.append), tmp_path / "cold")
+    assert "transfer.source_failed" not in {event.name for event in events}
+    assert leftovers(tmp_path / "cold") == []
+
+
+def test_a_target_without_space_blames_no_source(
+    fleet: Fleet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fleet.publish(fill_cache(tmp_path / "warm"))
+    events = list[Event]()
+
+    def fill_up(*_arguments: object) -> None:
+        raise NoSpaceError("the disk is full (injected)")
+
+    monkeypatch.setattr("mx_artifacts.install.staging.Staging.write_part", fill_up)
+    with pytest.raises(NoSpaceError, match="injected"):
+        fleet.fetch(fleet.fetcher(events=events.append), tmp_path / "cold")
+    assert "transfer.source_failed" not in {event.name for event in events}
+    assert leftovers(tmp_path / "cold") == []
