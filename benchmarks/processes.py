@@ -43,6 +43,11 @@ class Node:
         self._errors = errors
         self.ready = self.answer()
 
+    @property
+    def pid(self) -> int:
+        """Its process id."""
+        return self._process.pid
+
     def ask(self, do: str, **arguments: Any) -> Any:
         """Let it do something, and return its answer."""
         self.send(do, **arguments)

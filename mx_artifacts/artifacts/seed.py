@@ -28,6 +28,9 @@ from mx_artifacts.worker.growing_source import GrowingChunkSource
 from mx_artifacts.worker.heartbeat import Heartbeat
 from mx_artifacts.worker.server import WorkerServer
 
+TELL_SECONDS = 2.0
+"""How long an install may wait until the central server knows that its seed is complete."""
+
 
 class Seeder:
     """Serves what this process receives, one artifact of a source id at a time. One thread."""
@@ -186,7 +189,7 @@ class Seed:
         """Hear that all was taken; peers that know nothing of parts may come."""
         self._growing.complete()
         self.is_complete = True
-        self.heartbeat.beat()
+        self.heartbeat.beat_now(TELL_SECONDS)
 
     def close(self) -> None:
         """Serve it no more; its memory goes with the last lease. Idempotent."""

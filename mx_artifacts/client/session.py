@@ -85,5 +85,6 @@ class Session:
         request = pb.RenewLeasesRequest(session_id=self.session_id)
         while not self._ended.wait(interval_seconds):
             # A renewal that fails is not the end: the stream says when the source is gone.
-            with contextlib.suppress(grpc.RpcError):
+            # ValueError: gRPC's word for a channel that was closed meanwhile.
+            with contextlib.suppress(grpc.RpcError, ValueError):
                 self._stub.RenewLeases(request, timeout=self._timeout_seconds)

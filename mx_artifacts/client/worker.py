@@ -17,6 +17,7 @@ from mx_artifacts.transport.base import RemoteRange
 from mx_artifacts.wire import convert
 from mx_artifacts.wire.gen.model_express import p2p_pb2 as pb
 from mx_artifacts.wire.gen.model_express import p2p_pb2_grpc
+from mx_artifacts.wire.gen.mx_artifacts.v1 import source_pb2 as source_pb
 from mx_artifacts.wire.gen.mx_artifacts.v1 import source_pb2_grpc
 from mx_artifacts.wire.status import error_from_worker
 
@@ -168,9 +169,14 @@ class WorkerClient:
         self._plain = True
         return False
 
+    @property
+    def is_detached(self) -> bool:
+        """Whether the session ended although nobody here closed it."""
+        return self._session is not None and self._session.lost
+
     def check_attached(self) -> None:
         """Raise PeerLostError when the source ended, or lost, the session of this client."""
-        if self._session is not None and self._session.lost:
+        if self.is_detached:
             raise PeerLostError(f"source {self.endpoint} is gone: its session ended")
 
     def lease_artifact(
@@ -205,6 +211,15 @@ class WorkerClient:
         session_id = self._session.session_id
         return self.extension.prepare_block(
             mx_source_id, artifact_id, session_id, block, accept, timeout_seconds
+        )
+
+    def renew_leases(self) -> int:
+        """Renew the leases of this client's session; return how many there are."""
+        if self._session is None:
+            return 0
+        request = source_pb.RenewLeasesRequest(session_id=self._session.session_id)
+        return int(
+            self._call(lambda timeout: self._source.RenewLeases(request, timeout=timeout)).renewed
         )
 
     def prepare_chunk(
@@ -260,7 +275,7 @@ class WorkerClient:
             timeout_seconds,
         )
 
-    def _call(self, call: Callable[[float], T], timeout_seconds: float | None) -> T:
+    def _call(self, call: Callable[[float], T], timeout_seconds: float | None = None) -> T:
         limit = self._timeout_seconds
         try:
             return call(limit if timeout_seconds is None else min(limit, timeout_seconds))

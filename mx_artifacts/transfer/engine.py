@@ -25,7 +25,7 @@ from mx_artifacts.transfer.deadline import Deadline
 from mx_artifacts.transfer.pipeline import Pipeline, Target
 from mx_artifacts.transfer.planner import make_plan
 from mx_artifacts.transfer.receiver import Receiver
-from mx_artifacts.transfer.scout import FindSources, Scout, nobody
+from mx_artifacts.transfer.scout import FindSources, Scout, Verdicts, nobody
 from mx_artifacts.transfer.source import Source, SourceAddress
 from mx_artifacts.transport.base import Transport
 
@@ -113,7 +113,7 @@ def fetch_artifact(
         size = {"total_bytes": sum(s.length for s in spans), "chunk_count": len(spans)}
         events(Event("transfer.started", size))
         if spans:
-            others = [s for s in sources if s.endpoint not in failures.by_endpoint]
+            others = [s for s in sources if s not in failures.addresses]
             board = Board(
                 spans,
                 plan.manifest.chunk_size,
@@ -139,11 +139,14 @@ def fetch_artifact(
                 board,
                 new_source,
                 clock,
+                Verdicts(
+                    failures.add,
+                    lambda why: pipeline.fail(failures.as_error(pipeline.progress() + why)),
+                    pipeline.fail,
+                ),
                 serves_on=limits.serves_on,
                 find=find_more,
                 patience_seconds=limits.source_wait_seconds,
-                on_failure=failures.add,
-                on_starved=lambda: pipeline.fail(failures.as_error(pipeline.progress())),
             )
             first = new_source(plan.address, plan.client)
             _run(pipeline, scout, first, others, receiver, pool)
@@ -184,13 +187,18 @@ class _Failures:
     """Which sources failed by what. Any thread."""
 
     def __init__(self, events: EventSink) -> None:
+        self.addresses: set[SourceAddress] = set()
         self.by_endpoint: dict[str, MxArtifactsError] = {}
         self._events = events
 
     def add(self, address: SourceAddress, error: MxArtifactsError) -> None:
+        """Note, and tell, a failure; not again that a source which was lost is still lost."""
+        known = self.by_endpoint.get(address.endpoint)
+        self.addresses.add(address)
         self.by_endpoint[address.endpoint] = error
-        told = {"endpoint": address.endpoint, "error": error}
-        self._events(Event("transfer.source_failed", told))
+        if type(known) is not type(error):
+            told = {"endpoint": address.endpoint, "error": error}
+            self._events(Event("transfer.source_failed", told))
 
     def as_error(self, progress: str = "") -> MxArtifactsError:
         """Return what to raise when no source is left: of one source, its own error."""
@@ -202,5 +210,7 @@ class _Failures:
                 return error
             where = "" if endpoint in str(error) else f"source {endpoint}: "
             return type(error)(f"{where}{error}{reached}", hint=error.hint())
+        if not attempts:
+            return TransferFailedError(f"no source has the rest{reached}", attempts=attempts)
         listed = "; ".join(f"{endpoint}: {cause}" for endpoint, cause in attempts)
         return TransferFailedError(f"no source delivered{reached}: {listed}", attempts=attempts)

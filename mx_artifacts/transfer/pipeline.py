@@ -19,6 +19,7 @@ from mx_artifacts.clock import SYSTEM_CLOCK
 from mx_artifacts.errors import (
     ChunkChecksumError,
     MxArtifactsError,
+    NoFreeSlotError,
     ReadTimeoutError,
     RegistrationError,
     TransportUnavailableError,
@@ -151,9 +152,9 @@ class Pipeline:
                     self._finished(spans.popleft())
         except SourceFailed as failure:
             self._on_source_failure(source, failure.error)
-        except SourceStalled:
+        except SourceStalled as stall:
             logger.info("source %s stalls; others are asked instead", source)
-            self._board.rest(source)
+            self._board.rest(source, stall.read)
         finally:
             self._board.give_back(source, spans)
 
@@ -224,7 +225,7 @@ class Pipeline:
             if not damage:
                 return carried
             # Under a lease that ran out, other bytes are to be expected: that is no damage.
-            held = reader.release() and held
+            held = reader.still_holds() and held
             corrupt += held
             logger.warning("%s: %s (lease held: %s)", source, damage, held)
             if corrupt > MAX_CORRUPT_READS:
@@ -236,8 +237,7 @@ class Pipeline:
     @contextlib.contextmanager
     def _buffer(self) -> Iterator[tuple[PooledBuffer, list[PendingRead]]]:
         """Lend a buffer and a list for the reads into it, which decide when it is free again."""
-        pool = self._target.pool
-        buffer = pool.acquire(self._target.deadline.remaining())
+        pool, buffer = self._target.pool, self._free_buffer()
         pending: list[PendingRead] = []
         try:
             yield buffer, pending
@@ -248,8 +248,18 @@ class Pipeline:
             else:
                 pool.release(buffer)
 
+    def _free_buffer(self) -> PooledBuffer:
+        """Wait for a buffer: there is one for each thread, unless reads that stalled hold some."""
+        while True:
+            try:
+                return self._target.pool.acquire(min(READ_SLICE_SECONDS, self.remaining()))
+            except NoFreeSlotError:
+                self.check_going()
+
     def is_stalling(self, source: Source, span: Span, seconds: float) -> bool:
         """Tell whether a read that takes so long should be left to another source."""
+        if not self._board.asks(source):
+            return True
         usual = self._board.usual_seconds(span.length)
         return seconds > max(MIN_STALL_SECONDS, STALL_FACTOR * usual) and self._board.has_other(
             source, span
@@ -265,7 +275,11 @@ class Pipeline:
 
 
 class SourceStalled(Exception):
-    """A source is too slow to wait for, since another one can do it."""
+    """A source is too slow to wait for, since another one can do it; `read` is under way still."""
+
+    def __init__(self, read: PendingRead | None) -> None:
+        super().__init__()
+        self.read = read
 
 
 class _Way:
@@ -307,14 +321,14 @@ class _Way:
                 read.wait(min(READ_SLICE_SECONDS, self._pipeline.remaining()))
                 return
             except ReadTimeoutError:
-                self._check(READ_SLICE_SECONDS)
+                self._check(READ_SLICE_SECONDS, read)
             stalled += 1
             if stalled % STALLED_SLICES == 0:
                 self.source.check_answers()
 
-    def _check(self, waited_seconds: float) -> None:
+    def _check(self, waited_seconds: float, read: PendingRead | None = None) -> None:
         self._pipeline.check_going()
         self.source.client.check_attached()
         self._waited_seconds += waited_seconds
         if self._pipeline.is_stalling(self.source, self.span, self._waited_seconds):
-            raise SourceStalled
+            raise SourceStalled(read)

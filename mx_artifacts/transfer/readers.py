@@ -55,6 +55,14 @@ class Reader(Protocol):
         """Give back what is leased, if anything is; False when it had run out."""
         ...
 
+    def still_holds(self) -> bool:
+        """Tell whether what was read was leased until now; a lease of its own is given back.
+
+        Raises:
+            LeaseExpiredError: the artifact was leased as a whole, and is no more.
+        """
+        ...
+
 
 class WholeReader:
     """Reads any range of an artifact that is leased as a whole."""
@@ -72,6 +80,10 @@ class WholeReader:
 
     def release(self) -> bool:
         return True  # the lease ends with the session
+
+    def still_holds(self) -> bool:
+        self._source.check_lease()
+        return True
 
 
 class ChunkReader:
@@ -101,6 +113,9 @@ class ChunkReader:
     def release(self) -> bool:
         lease, self._lease, self._chunk = self._lease, None, None
         return lease is None or self._source.release(lease)
+
+    def still_holds(self) -> bool:
+        return self.release()
 
 
 class BlockReader:
@@ -147,6 +162,9 @@ class BlockReader:
             self._source.encoding.came(self._span_bytes, lease.at.length, besides, readers)
             self._span_bytes = 0
         return held
+
+    def still_holds(self) -> bool:
+        return self.release() if self._lease is not None else self._plain.still_holds()
 
 
 def _check_block(source: Source, lease: BlockLease, span: Span) -> None:

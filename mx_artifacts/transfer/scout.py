@@ -4,12 +4,21 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections import deque
 from collections.abc import Callable, Collection, Iterable
+from dataclasses import dataclass
 
 from mx_artifacts.client.worker import WorkerClient
 from mx_artifacts.clock import Clock
-from mx_artifacts.errors import MxArtifactsError, NoFreeSlotError
+from mx_artifacts.errors import (
+    IntegrityError,
+    LeaseExpiredError,
+    MxArtifactsError,
+    NoFreeSlotError,
+    TransportError,
+)
 from mx_artifacts.transfer.board import Board
+from mx_artifacts.transfer.opener import Opener
 from mx_artifacts.transfer.planner import CALL_TIMEOUT_SECONDS
 from mx_artifacts.transfer.source import Source, SourceAddress
 
@@ -17,13 +26,19 @@ logger = logging.getLogger(__name__)
 
 MAX_SOURCES = 4
 """Sources that are read from at once: more gain nothing (benchmarks/swarm.py)."""
+MAX_OPEN = 16
+"""The same with those that rest, since they stalled."""
 MAX_FAILURES = 64
 """Sources that may fail before a transfer gives up."""
 LOOK_SECONDS = (0.1, 0.1, 0.2, 0.25, 0.25, 0.5, 0.5, 1.0, 2.0)
 """How long it waits before it looks for further sources, and looks again: soon at first, as many
 targets start at once; the last value holds on. A look costs the central server two listings."""
-REFRESH_SECONDS = 0.05
-"""How often a source that is still receiving is asked what it has by now."""
+RETRY_SECONDS = (0.5, 4.0)
+"""How long a source that was lost and is still listed is left alone: at first, and at most."""
+STUCK_SECONDS = 30.0
+"""How long to wait for what no source has by now, while none of them receives any more."""
+STALE_SECONDS = 1.0
+"""After this, sources that have nothing of what lacks make room for others."""
 
 FindSources = Callable[[], Iterable[SourceAddress]]
 """Returns the sources that serve the artifact now; raises MxArtifactsError where nobody knows."""
@@ -34,53 +49,89 @@ def nobody() -> Collection[SourceAddress]:
     return ()
 
 
+@dataclass(frozen=True)
+class Verdicts:
+    """Who hears how it goes.
+
+    Attributes:
+        on_failure: hears what a source failed by.
+        on_starved: hears, once, that nobody is left to read the rest from, and more about that.
+        on_crash: hears an error that is none of any source.
+    """
+
+    on_failure: Callable[[SourceAddress, MxArtifactsError], None]
+    on_starved: Callable[[str], None]
+    on_crash: Callable[[BaseException], None]
+
+
 class Scout:
-    """Opens sources, each in a thread of its own, so that one that is dead holds up no other."""
+    """Looks for sources, and decides which are opened when."""
 
     def __init__(
         self,
         board: Board,
         new_source: Callable[[SourceAddress, WorkerClient], Source],
         clock: Clock,
+        verdicts: Verdicts,
         *,
         serves_on: bool,
         find: FindSources,
         patience_seconds: float,
-        on_failure: Callable[[SourceAddress, MxArtifactsError], None],
-        on_starved: Callable[[], None],
     ) -> None:
-        """`on_starved` is called once none is left and none came for `patience_seconds`."""
+        """Give up when nobody was left, and nobody came, for `patience_seconds`."""
         self._board = board
         self._new_source = new_source
         self._clock = clock
-        self._serves_on = serves_on
+        self._verdicts = verdicts
         self._find = find
         self._patience_seconds = patience_seconds
-        self._on_failure = on_failure
-        self._on_starved = on_starved
         self._lock = threading.Lock()
         self._wake = threading.Event()
         self._stopping = False
-        self._waiting: list[SourceAddress] = []
-        self._refused: list[SourceAddress] = []
-        self._opening: dict[SourceAddress, WorkerClient] = {}
-        self._open: list[Source] = []
+        self._waiting: deque[SourceAddress] = deque()
+        self._busy: list[SourceAddress] = []
         self._known: set[SourceAddress] = set()
-        self._failures = 0
+        self._failed: dict[SourceAddress, _Failed] = {}
+        self._lost: set[Source] = set()
+        self._reopened: set[SourceAddress] = set()
+        self._opener = Opener(
+            board,
+            serves_on=serves_on,
+            on_refused=self._refused,
+            on_lost=self.failed,
+            on_crash=verdicts.on_crash,
+            on_change=self._wake.set,
+        )
         self._thread = threading.Thread(target=self._run, name="mx-scout", daemon=True)
 
     def start(self, first: Source, others: Iterable[SourceAddress]) -> None:
         """Open `first`, whose client is at hand, and as many of `others` as may be."""
         self._known.add(first.address)
-        self._begin(first.address, first)
+        self._opener.begin(first)
         self._offer(others)
+        self._open_waiting()
         self._thread.start()
 
     def failed(self, source: Source, error: MxArtifactsError) -> None:
-        """Hear from a reader that a source failed: it is not asked again. Any thread."""
-        if self._board.drop(source):
+        """Hear from a reader that a source failed. Any thread, several for one source.
+
+        One that ended our session may be well, as it does so too when this node is stopped for a
+        while; so it is opened again at once, if it delivered or this is the first time.
+        """
+        with self._lock:
+            if source in self._lost:
+                return
+            self._lost.add(source)
+        forgot_us = source.client.is_detached or isinstance(error, LeaseExpiredError)
+        may_deliver = self._board.has_delivered(source) or source.address not in self._reopened
+        if forgot_us and may_deliver:
+            with self._lock:
+                self._reopened.add(source.address)
+                self._waiting.appendleft(source.address)
+        else:
             self._count_failure(source.address, error)
-            self._wake.set()
+        self._board.drop(source)  # only now: it shall not look as if nobody ever failed
+        self._wake.set()
 
     def stop(self) -> None:
         """Look for no more; the sources stay open for those who still read. Idempotent."""
@@ -89,115 +140,161 @@ class Scout:
 
     def hang_up(self) -> None:
         """Let the calls fail in which readers wait."""
-        with self._lock:
-            clients = [*self._opening.values(), *(source.client for source in self._open)]
-        for client in clients:
-            client.close()
+        self._opener.hang_up()
 
     def close(self) -> None:
-        """Disconnect from all sources. Nobody reads any more."""
+        """Disconnect from all sources. Nobody reads any more.
+
+        The thread may be asking a central server that does not answer: it ends by itself.
+        """
         self.stop()
-        self.hang_up()
-        if self._thread.is_alive():
-            self._thread.join(CALL_TIMEOUT_SECONDS)
-        for source in self._open:
-            source.close()
+        self._opener.close()
 
     # --- opening ---------------------------------------------------------------------------------
 
     def _offer(self, addresses: Iterable[SourceAddress]) -> None:
-        new = [address for address in addresses if address not in self._known]
-        self._known.update(new)
-        self._waiting += new
-        while self._waiting and len(self._board.sources()) + len(self._opening) < MAX_SOURCES:
-            self._begin(self._waiting.pop(0), None)
-
-    def _begin(self, address: SourceAddress, source: Source | None) -> None:
-        if source is None:
-            client = WorkerClient(address.endpoint, timeout_seconds=CALL_TIMEOUT_SECONDS)
-            source = self._new_source(address, client)
+        """Open `addresses` when there is room; those that failed are left alone for a while."""
+        now = self._clock.monotonic()
         with self._lock:
-            self._opening[address] = source.client
-        threading.Thread(target=self._try_open, args=(source,), name="mx-open", daemon=True).start()
+            again = [a for a in addresses if a not in self._known or self._may_retry(a, now)]
+            again.sort(key=lambda address: address in self._failed)  # new ones first
+            self._known.update(again)
+            self._waiting += again
 
-    def _try_open(self, source: Source) -> None:
-        error: MxArtifactsError | None = None
-        try:
-            source.open(serves_on=self._serves_on)
-        except NoFreeSlotError:
-            self._come_again(source)
-            return
-        except MxArtifactsError as failure:
-            error = failure
-        except Exception as failure:  # gRPC's word for a channel that was closed meanwhile
-            logger.debug("source %s: %s", source, failure)
-        with self._lock:
-            self._opening.pop(source.address, None)
-            self._open.append(source)
-        if error is None:
-            self._board.add(source)
-        elif not self._stopping:
+    def _may_retry(self, address: SourceAddress, now: float) -> bool:
+        failed = self._failed.get(address)
+        if failed is None or now < failed.retry_at:
+            return False
+        failed.retry_at = float("inf")  # until it has failed again
+        return True
+
+    def _open_waiting(self) -> None:
+        while not self._stopping and self._has_room():
+            with self._lock:
+                if not self._waiting:
+                    return
+                address = self._waiting.popleft()
+            try:
+                client = WorkerClient(address.endpoint, timeout_seconds=CALL_TIMEOUT_SECONDS)
+            except Exception as error:  # a central server may tell anything
+                what = f"source {address.endpoint!r} cannot be asked: {error!r}"
+                self._count_failure(address, TransportError(what))
+                continue
+            self._opener.begin(self._new_source(address, client))
+
+    def _has_room(self) -> bool:
+        opening = self._opener.count
+        many = len(self._board.sources()) + opening >= MAX_OPEN
+        return not many and self._board.active_count() + opening < MAX_SOURCES
+
+    def _refused(self, source: Source, error: MxArtifactsError) -> None:
+        if isinstance(error, NoFreeSlotError):  # it is tried again at the next look
+            with self._lock:
+                self._busy.append(source.address)
+        else:
             self._count_failure(source.address, error)
-        self._wake.set()
-
-    def _come_again(self, source: Source) -> None:
-        """Try a source that is busy with others again at the next look."""
-        source.close()
-        with self._lock:
-            self._opening.pop(source.address, None)
-            self._refused.append(source.address)
 
     def _count_failure(self, address: SourceAddress, error: MxArtifactsError) -> None:
+        """Note that a source failed: for good where it told something wrong, else for a while."""
         with self._lock:
-            self._failures += 1
-        self._on_failure(address, error)
+            before = self._failed.get(address)
+            shortest, longest = RETRY_SECONDS
+            pause = shortest if before is None else min(2 * before.pause_seconds, longest)
+            retry_at = self._clock.monotonic() + pause
+            if isinstance(error, IntegrityError):
+                retry_at = float("inf")
+            self._failed[address] = _Failed(pause, retry_at)
+        self._verdicts.on_failure(address, error)
+
+    def _make_room(self) -> None:
+        """Leave a source that has nothing of what lacks for one that may have it."""
+        if not self._waiting or self._board.active_count() < MAX_SOURCES:
+            return
+        useless = self._board.drop_useless()
+        if useless is not None:
+            self._opener.end(useless)
+            with self._lock:
+                self._waiting.append(useless.address)
+            self._open_waiting()
 
     # --- the thread ------------------------------------------------------------------------------
 
     def _run(self) -> None:
-        looked_at = self._clock.monotonic()
-        pauses = iter(LOOK_SECONDS)
-        look_seconds = next(pauses)
-        starved_at: float | None = None
+        try:
+            self._scout()
+        except BaseException as error:
+            self._verdicts.on_crash(error)
+
+    def _scout(self) -> None:
+        patience = _Patience(self._clock)
+        looked_at, pauses = self._clock.monotonic(), iter(LOOK_SECONDS)
+        look_seconds, marks_then = next(pauses), None
         while not (self._stopping or self._board.is_over):
-            self._wake.wait(self._pause_seconds())
+            self._wake.wait(LOOK_SECONDS[0])
             self._wake.clear()
             now = self._clock.monotonic()
-            self._refresh()
-            self._offer(())
-            is_starved = not (self._board.sources() or self._opening or self._refused)
-            if is_starved or now - looked_at >= look_seconds:
+            self._open_waiting()
+            marks = (*self._board.marks(), len(self._failed))
+            waited_seconds = patience.spent(marks)
+            if self._is_hopeless() and marks != marks_then:  # at once, and soon again
+                pauses, look_seconds, marks_then = iter(LOOK_SECONDS), 0.0, marks
+            if now - looked_at >= look_seconds:
                 looked_at, look_seconds = now, next(pauses, look_seconds)
                 self._look()
-            if not is_starved or self._opening:
-                starved_at = None
-                continue
-            starved_at = now if starved_at is None else starved_at
-            given_up = now - starved_at >= self._patience_seconds
-            if (given_up or self._failures >= MAX_FAILURES) and not self._board.sources():
-                self._on_starved()
+                if waited_seconds >= STALE_SECONDS and self._is_hopeless():
+                    self._make_room()
+            if self._is_hopeless() and self._is_given_up(waited_seconds):
                 return
 
-    def _pause_seconds(self) -> float:
-        growing = any(not source.is_complete for source in self._board.sources())
-        return REFRESH_SECONDS if growing else LOOK_SECONDS[0]
+    def _is_hopeless(self) -> bool:
+        """Tell whether nothing is under way by which the transfer could go on."""
+        return not (self._opener.count or self._busy or self._board.is_moving() or self._stopping)
 
-    def _refresh(self) -> None:
-        """Ask the growing sources what they have."""
-        for source in self._board.sources():
-            if source.is_complete:
-                continue
-            try:
-                source.refresh()
-            except MxArtifactsError as error:
-                self.failed(source, error)
-        self._board.news()
+    def _is_given_up(self, waited_seconds: float) -> bool:
+        left = len(self._board.sources())
+        limit_seconds = self._patience_seconds
+        if len(self._failed) >= MAX_FAILURES:
+            limit_seconds = 0.0
+        if left:
+            limit_seconds = max(limit_seconds, STUCK_SECONDS)
+        if waited_seconds < limit_seconds or self._board.is_over:
+            return False
+        lacking = f"; {left} are left that lack the rest themselves" if left else ""
+        self._verdicts.on_starved(lacking)
+        return True
 
     def _look(self) -> None:
         with self._lock:
-            self._waiting += self._refused
-            self._refused.clear()
+            self._waiting += self._busy
+            self._busy.clear()
         try:
             self._offer(self._find())
         except MxArtifactsError as error:  # the transfer goes on without the central server
             logger.debug("no further source could be looked for: %s", error)
+        except Exception:
+            logger.warning("no further source could be looked for", exc_info=True)
+        self._open_waiting()
+
+
+@dataclass
+class _Failed:
+    """A source that failed: may be tried again at `retry_at`, if it is listed then."""
+
+    pause_seconds: float
+    retry_at: float
+
+
+class _Patience:
+    """Measures for how long nothing has happened."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._seen: object = None
+        self._since = 0.0
+
+    def spent(self, marks: object) -> float:
+        """Return the seconds since `marks` were others."""
+        now = self._clock.monotonic()
+        if marks != self._seen:
+            self._seen, self._since = marks, now
+        return now - self._since

@@ -43,6 +43,7 @@ logger = logging.getLogger(__name__)
 
 FIRST_BACKOFF_SECONDS = 0.05
 MAX_BACKOFF_SECONDS = 1.0
+MAX_ADDRESS = 1 << 64
 RELEASE_TIMEOUT_SECONDS = 2.0
 """A release is a courtesy: sessions, and at last the lease's expiry, do it without us."""
 
@@ -121,12 +122,20 @@ class Source:
         sizes = {file.file_index: file.size for file in self._manifest.files if file.size}
         if sizes != {index: at.length for index, at in whole.bundles.items()}:
             raise ManifestInvalidError(f"source {self} leases memory of other sizes than its files")
+        if any(at.addr + at.length > MAX_ADDRESS for at in whole.bundles.values()):
+            raise ManifestInvalidError(f"source {self} leases memory at no possible address")
 
-    def refresh(self) -> None:
-        """Ask a source that is still receiving what it has by now. Raises as `open`."""
-        self._complete, self._ranges = self.client.extension.availability(
+    def refresh(self) -> bool:
+        """Ask a source that is still receiving what it has by now; tell whether that is news.
+
+        Raises as `open`.
+        """
+        complete, ranges = self.client.extension.availability(
             self.address.mx_source_id, self._artifact_id
         )
+        is_new = complete or _listed(ranges) != _listed(self._ranges)
+        self._ranges, self._complete = ranges, complete
+        return is_new
 
     def has(self, span: Span) -> bool:
         """Tell whether all of a span can be read from it now."""
@@ -134,6 +143,14 @@ class Source:
             return True
         ranges = self._ranges.get(span.file_index)
         return ranges is not None and ranges.has(span.offset, span.end)
+
+    def check_lease(self) -> None:
+        """Return when the artifact, leased as a whole, still is; raise LeaseExpiredError if not."""
+        if not self.client.renew_leases():
+            raise LeaseExpiredError(
+                f"source {self} holds the artifact for this target no more: it heard nothing of it "
+                "for too long"
+            )
 
     def check_answers(self) -> None:
         """Return when it still answers, by its smallest call; raises as `open`."""
@@ -254,3 +271,7 @@ class Source:
         except MxArtifactsError as error:
             logger.debug("lease %s was not released: %s", lease.lease_id, error)
         return True
+
+
+def _listed(ranges: Mapping[int, Ranges]) -> dict[int, list[tuple[int, int]]]:
+    return {index: list(each) for index, each in ranges.items()}

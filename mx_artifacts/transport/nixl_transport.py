@@ -33,6 +33,8 @@ from mx_artifacts.transport.peers import PeerTable
 
 logger = logging.getLogger(__name__)
 
+MAX_IDLE_PEERS = 64
+"""Agents that stay connected though nobody reads from them, for whoever reads next."""
 START_TIMEOUT_SECONDS = 60.0
 """An agent starts in about 0.6 s; some hosts hang in UCX instead (NIXL issue 1668)."""
 FIRST_POLL_SECONDS = 0.0001
@@ -161,6 +163,8 @@ class NixlTransport:
             return self._peers.connect(descriptor)
 
     def _load(self, descriptor: bytes) -> str:
+        for name in self._peers.idle()[:-MAX_IDLE_PEERS]:
+            self._disconnect(name)
         try:
             try:
                 return self._load_once(descriptor)

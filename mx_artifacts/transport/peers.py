@@ -30,7 +30,7 @@ class CountedPeer:
 class PeerTable:
     """Which agents are connected, by which descriptors, and how many references each has.
 
-    An agent without references stays connected for the next `connect`: with UCX a disconnect
+    An agent without references may stay connected for the next `connect`: with UCX a disconnect
     leaves a socket behind on both ends and may race with the next connect.
     """
 
@@ -62,10 +62,11 @@ class PeerTable:
         with self._lock:
             return set(self._names.values())
 
-    def idle(self) -> set[str]:
-        """Return the names of the connected agents without a reference."""
+    def idle(self) -> list[str]:
+        """Return the names of the connected agents without a reference, the oldest first."""
         with self._lock:
-            return {name for name in self._names.values() if not self._references[name]}
+            names = dict.fromkeys(self._names.values())
+            return [name for name in names if not self._references[name]]
 
     def drop(self, name: str) -> None:
         """Forget an agent's descriptors, so that the next `connect` loads one again.
@@ -74,3 +75,5 @@ class PeerTable:
         """
         with self._lock:
             self._names = {raw: agent for raw, agent in self._names.items() if agent != name}
+            if not self._references[name]:
+                del self._references[name]

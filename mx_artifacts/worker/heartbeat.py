@@ -75,7 +75,9 @@ class Heartbeat:
         self._mx_source_id: str | None = None
         self._status = SourceStatus.UNKNOWN
         self._in_outage = False
-        self._stopping = threading.Event()
+        self._stopping = False
+        self._wake = threading.Event()
+        self._has_beaten = threading.Event()
         self._thread = threading.Thread(target=self._run, name="mx-heartbeat", daemon=True)
 
     def start(self) -> None:
@@ -102,9 +104,16 @@ class Heartbeat:
             logger.info("heartbeat works again")
         self._in_outage = False
 
+    def beat_now(self, timeout_seconds: float) -> None:
+        """Let the thread report at once, and wait for that, but not for a server that hangs."""
+        self._has_beaten.clear()
+        self._wake.set()
+        self._has_beaten.wait(timeout_seconds)
+
     def stop(self) -> None:
         """End the thread and mark the record STALE, if the server can be reached. Idempotent."""
-        self._stopping.set()
+        self._stopping = True
+        self._wake.set()
         if self._thread.is_alive():
             self._thread.join()
         mx_source_id, self._mx_source_id = self._mx_source_id, None
@@ -116,8 +125,17 @@ class Heartbeat:
             logger.warning("could not mark this source STALE; the server will notice: %s", error)
 
     def _run(self) -> None:
-        while not self._stopping.wait(self._interval_seconds):
-            self.beat()
+        while True:
+            self._wake.wait(self._interval_seconds)
+            self._wake.clear()
+            if self._stopping:
+                return
+            try:
+                self.beat()
+            except Exception:  # what nobody has thought of must not end the heartbeat
+                logger.exception("heartbeat failed; trying again")
+            if not self._wake.is_set():  # else what was to be told changed meanwhile
+                self._has_beaten.set()
 
     def _report(self) -> None:
         status = SourceStatus.READY if self._ready() else SourceStatus.INITIALIZING

@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 
 import pytest
 
@@ -19,6 +19,7 @@ from mx_artifacts.errors import (
 )
 from mx_artifacts.memory.pool import BufferPool, PooledBuffer
 from mx_artifacts.transport.base import Peer, PendingRead, RemoteRange, Transport
+from mx_artifacts.transport.nixl_transport import NixlTransport
 from mx_artifacts.transport.registry import create_transport
 from tests.support.peer_process import REPOSITORY, PeerProcess, pattern, peer_process
 
@@ -115,6 +116,23 @@ def test_connecting_again_and_again_opens_no_more_files(transport: Transport) ->
     assert len(counts) == 1
 
 
+def test_agents_that_nobody_reads_from_are_not_kept_for_ever(
+    transport: Transport, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("mx_artifacts.transport.nixl_transport.MAX_IDLE_PEERS", 1)
+    names = ["idle-a", "idle-b", "idle-c"]
+    with one_buffer(transport, KIB) as pool, ExitStack() as stack:
+        for name in names:
+            serving = stack.enter_context(peer_process("nixl", name, KIB))
+            with closing(transport.connect(serving.descriptor)) as peer:
+                buffer = pool.acquire(0.0)
+                post(transport, peer, serving, buffer).wait(WAIT_SECONDS)
+                pool.release(buffer)
+    assert isinstance(transport, NixlTransport)
+    kept = [name for name in names if any(name in each for each in transport._peers.connected())]
+    assert kept == names[1:]
+
+
 def test_two_agents_of_one_name_in_use_are_told_apart(transport: Transport) -> None:
     with (
         peer_process("nixl", "twin", KIB) as first,
@@ -151,6 +169,7 @@ _PROGRAM = """
 import logging, sys
 from mx_artifacts.transport.base import RemoteRange
 from mx_artifacts.memory.buffers import allocate
+from mx_artifacts.transport.nixl_transport import NixlTransport
 from mx_artifacts.transport.registry import create_transport
 logging.basicConfig(level=logging.INFO)
 transport = create_transport("nixl", "program")

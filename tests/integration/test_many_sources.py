@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -14,10 +13,8 @@ from mx_artifacts.artifacts.seed import Seeder
 from mx_artifacts.core.sources import SourceQuery, SourceStatus
 from mx_artifacts.errors import PeerLostError, TransferFailedError
 from mx_artifacts.observability.events import Event
-from mx_artifacts.transport.base import Peer, PendingRead, Region, RemoteRange
-from mx_artifacts.transport.faults import Corrupt, FaultyTransport, LosePeer, Stall
-from tests.support.artifacts import new_agent
-from tests.support.fleet import IDENTITY, Fleet, fill_cache, running_fleet
+from mx_artifacts.transport.faults import Corrupt, LosePeer, Stall
+from tests.support.fleet import IDENTITY, Counting, Fleet, fill_cache, running_fleet
 from tests.support.install_cases import contents
 
 LARGE_BYTES = 40 << 20
@@ -27,28 +24,6 @@ LARGE_BYTES = 40 << 20
 def fleet(tmp_path: Path) -> Iterator[Fleet]:
     with running_fleet(tmp_path) as fleet:
         yield fleet
-
-
-class Counting(FaultyTransport):
-    """Counts the bytes that it reads from each peer, slowly, and does as `on_peer` says."""
-
-    def __init__(self, pause_seconds: float = 0.01) -> None:
-        super().__init__(new_agent("target"), {})
-        self.bytes_from: dict[str, int] = {}
-        self.fault_of: dict[str, object] = {}
-        self.pause_seconds = pause_seconds
-        self._counting = threading.Lock()
-
-    def post_read(
-        self, peer: Peer, source: Sequence[RemoteRange], target: Sequence[tuple[Region, int]]
-    ) -> PendingRead:
-        time.sleep(self.pause_seconds)
-        with self._counting:
-            so_far = self.bytes_from.get(peer.name, 0)
-            self.bytes_from[peer.name] = so_far + sum(each.length for each in source)
-            fault = self.fault_of.get(peer.name)
-            self._plan = {} if fault is None else {self._posted + 1: fault}  # type: ignore[dict-item]
-            return super().post_read(peer, source, target)
 
 
 def test_all_sources_of_an_artifact_deliver(fleet: Fleet, tmp_path: Path) -> None:

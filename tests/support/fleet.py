@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
@@ -16,7 +18,8 @@ from mx_artifacts.kinds.registry import get_kind
 from mx_artifacts.observability.events import EventSink, drop
 from mx_artifacts.publisher import ArtifactPublisher, Published, PublisherSettings
 from mx_artifacts.server.app import ServerConfig
-from mx_artifacts.transport.base import Transport
+from mx_artifacts.transport.base import Peer, PendingRead, Region, RemoteRange, Transport
+from mx_artifacts.transport.faults import FaultyTransport
 from tests.support.artifacts import new_agent
 from tests.support.central import running_central
 
@@ -84,6 +87,28 @@ class Fleet:
         self, fetcher: ArtifactFetcher, root: Path, identity: SourceIdentity = IDENTITY, **how: Any
     ) -> Fetched:
         return fetcher.fetch_and_install(KIND, identity, {"": root}, **how)
+
+
+class Counting(FaultyTransport):
+    """Counts the bytes that it reads from each peer, slowly, and does as `on_peer` says."""
+
+    def __init__(self, pause_seconds: float = 0.01) -> None:
+        super().__init__(new_agent("target"), {})
+        self.bytes_from: dict[str, int] = {}
+        self.fault_of: dict[str, object] = {}
+        self.pause_seconds = pause_seconds
+        self._counting = threading.Lock()
+
+    def post_read(
+        self, peer: Peer, source: Sequence[RemoteRange], target: Sequence[tuple[Region, int]]
+    ) -> PendingRead:
+        time.sleep(self.pause_seconds)
+        with self._counting:
+            so_far = self.bytes_from.get(peer.name, 0)
+            self.bytes_from[peer.name] = so_far + sum(each.length for each in source)
+            fault = self.fault_of.get(peer.name)
+            self._plan = {} if fault is None else {self._posted + 1: fault}  # type: ignore[dict-item]
+            return super().post_read(peer, source, target)
 
 
 @contextmanager

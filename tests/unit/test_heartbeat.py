@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
+from typing import Any
 
 import pytest
 
@@ -165,3 +167,43 @@ def test_stop_without_a_server_or_a_start_is_no_error(
     with caplog.at_level(logging.WARNING):
         heartbeat.stop()
     assert "STALE" in caplog.text
+
+
+def test_a_beat_at_once_waits_for_no_server_that_hangs(source: Source) -> None:
+    heartbeat = source.heartbeat()
+    heartbeat.start()
+    heartbeat.beat_now(30)
+    assert source.server.seen == [INITIALIZING, READY, READY]
+    may_answer = threading.Event()
+    update = source.server.update_status
+
+    def hang(*status: Any) -> bool:
+        may_answer.wait(30)
+        return update(*status)
+
+    source.server.update_status = hang  # type: ignore[method-assign]
+    started = time.monotonic()
+    heartbeat.beat_now(0.05)
+    assert time.monotonic() - started < 5
+    may_answer.set()
+    heartbeat.stop()
+    assert source.server.seen[-1] is STALE
+
+
+def test_an_error_that_nobody_thought_of_does_not_end_it(
+    source: Source, caplog: pytest.LogCaptureFixture
+) -> None:
+    heartbeat = source.heartbeat()
+    heartbeat.start()
+    update = source.server.update_status
+
+    def break_once(*status: Any) -> bool:
+        source.server.update_status = update  # type: ignore[method-assign]
+        raise RuntimeError("unthought of")
+
+    source.server.update_status = break_once  # type: ignore[method-assign]
+    heartbeat.beat_now(30)
+    heartbeat.beat_now(30)
+    heartbeat.stop()
+    assert "unthought of" in caplog.text
+    assert source.server.seen == [INITIALIZING, READY, READY, STALE]

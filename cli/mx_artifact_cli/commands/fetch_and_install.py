@@ -55,7 +55,7 @@ if TYPE_CHECKING:
 @parsed_option(
     "--wait",
     parse_wait,
-    "How long to wait for a source that is not there yet, such as 60s; 0: not at all.",
+    "How long to wait for a source that is not there yet, or was lost, such as 60s; 0: not at all.",
 )
 @click.option("--dry-run", is_flag=True, help="Say what would happen; fetch and change nothing.")
 @click.option(
