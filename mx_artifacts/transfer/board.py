@@ -152,6 +152,8 @@ class Board:
                 self._is_tried = True
                 latest, mean = seconds / span.length, reader.seconds_per_byte
                 reader.seconds_per_byte = mean + _SPEED_WEIGHT * (latest - mean) if mean else latest
+                if not mean:  # more than one may read from it now
+                    self._changed.notify_all()
 
     def finished(self, span: Span) -> None:
         """Hear that a span is verified and written."""

@@ -22,3 +22,19 @@ class Deadline:
     @property
     def passed(self) -> bool:
         return self.remaining() == 0.0
+
+
+class Standstill:
+    """Measures for how long nothing has happened. One thread."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._seen: object = None
+        self._since = 0.0
+
+    def seconds(self, marks: object) -> float:
+        """Return the seconds since `marks` were others."""
+        now = self._clock.monotonic()
+        if marks != self._seen:
+            self._seen, self._since = marks, now
+        return now - self._since

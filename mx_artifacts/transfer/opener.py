@@ -43,7 +43,8 @@ class Opener:
             on_change: called after each of these, and when one was opened.
         """
         self._board = board
-        self._serves_on = serves_on
+        self.serves_on = serves_on
+        """Whether sources hear so, of which each lets in a few such targets at once."""
         self._on_refused = on_refused
         self._on_lost = on_lost
         self._on_crash = on_crash
@@ -85,7 +86,7 @@ class Opener:
 
     def _try_open(self, source: Source) -> MxArtifactsError | None:
         try:
-            source.open(serves_on=self._serves_on)
+            source.open(serves_on=self.serves_on)
             with self._lock:
                 if self._closed.is_set():
                     raise TransportError(f"source {source}: nobody wants to read from it any more")

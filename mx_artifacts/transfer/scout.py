@@ -11,13 +11,14 @@ from dataclasses import dataclass
 from mx_artifacts.client.worker import WorkerClient
 from mx_artifacts.clock import Clock
 from mx_artifacts.errors import (
-    IntegrityError,
     LeaseExpiredError,
     MxArtifactsError,
     NoFreeSlotError,
     TransportError,
 )
 from mx_artifacts.transfer.board import Board
+from mx_artifacts.transfer.deadline import Standstill
+from mx_artifacts.transfer.lost import LostSources
 from mx_artifacts.transfer.opener import Opener
 from mx_artifacts.transfer.planner import CALL_TIMEOUT_SECONDS
 from mx_artifacts.transfer.source import Source, SourceAddress
@@ -33,10 +34,11 @@ MAX_FAILURES = 64
 LOOK_SECONDS = (0.1, 0.1, 0.2, 0.25, 0.25, 0.5, 0.5, 1.0, 2.0)
 """How long it waits before it looks for further sources, and looks again: soon at first, as many
 targets start at once; the last value holds on. A look costs the central server two listings."""
-RETRY_SECONDS = (0.5, 4.0)
-"""How long a source that was lost and is still listed is left alone: at first, and at most."""
 STUCK_SECONDS = 30.0
 """How long to wait for what no source has by now, while none of them receives any more."""
+BUSY_SECONDS = 20.0
+"""How long a target that serves on waits its turn while nothing comes; then it does not say so, as
+those before it may be stuck for ever."""
 STALE_SECONDS = 1.0
 """After this, sources that have nothing of what lacks make room for others."""
 
@@ -91,7 +93,7 @@ class Scout:
         self._waiting: deque[SourceAddress] = deque()
         self._busy: list[SourceAddress] = []
         self._known: set[SourceAddress] = set()
-        self._failed: dict[SourceAddress, _Failed] = {}
+        self._failed = LostSources(clock)
         self._lost: set[Source] = set()
         self._reopened: set[SourceAddress] = set()
         self._opener = Opener(
@@ -154,19 +156,12 @@ class Scout:
 
     def _offer(self, addresses: Iterable[SourceAddress]) -> None:
         """Open `addresses` when there is room; those that failed are left alone for a while."""
-        now = self._clock.monotonic()
+        found = list(addresses)
+        new = [address for address in found if address not in self._known]
+        again = [address for address in found if self._failed.take_for_retry(address)]
         with self._lock:
-            again = [a for a in addresses if a not in self._known or self._may_retry(a, now)]
-            again.sort(key=lambda address: address in self._failed)  # new ones first
-            self._known.update(again)
-            self._waiting += again
-
-    def _may_retry(self, address: SourceAddress, now: float) -> bool:
-        failed = self._failed.get(address)
-        if failed is None or now < failed.retry_at:
-            return False
-        failed.retry_at = float("inf")  # until it has failed again
-        return True
+            self._known.update(new)
+            self._waiting += [*new, *again]
 
     def _open_waiting(self) -> None:
         while not self._stopping and self._has_room():
@@ -195,15 +190,7 @@ class Scout:
             self._count_failure(source.address, error)
 
     def _count_failure(self, address: SourceAddress, error: MxArtifactsError) -> None:
-        """Note that a source failed: for good where it told something wrong, else for a while."""
-        with self._lock:
-            before = self._failed.get(address)
-            shortest, longest = RETRY_SECONDS
-            pause = shortest if before is None else min(2 * before.pause_seconds, longest)
-            retry_at = self._clock.monotonic() + pause
-            if isinstance(error, IntegrityError):
-                retry_at = float("inf")
-            self._failed[address] = _Failed(pause, retry_at)
+        self._failed.add(address, error)
         self._verdicts.on_failure(address, error)
 
     def _make_room(self) -> None:
@@ -226,7 +213,7 @@ class Scout:
             self._verdicts.on_crash(error)
 
     def _scout(self) -> None:
-        patience = _Patience(self._clock)
+        standstill = Standstill(self._clock)
         looked_at, pauses = self._clock.monotonic(), iter(LOOK_SECONDS)
         look_seconds, marks_then = next(pauses), None
         while not (self._stopping or self._board.is_over):
@@ -235,7 +222,7 @@ class Scout:
             now = self._clock.monotonic()
             self._open_waiting()
             marks = (*self._board.marks(), len(self._failed))
-            waited_seconds = patience.spent(marks)
+            waited_seconds = standstill.seconds(marks)
             if self._is_hopeless() and marks != marks_then:  # at once, and soon again
                 pauses, look_seconds, marks_then = iter(LOOK_SECONDS), 0.0, marks
             if now - looked_at >= look_seconds:
@@ -243,6 +230,8 @@ class Scout:
                 self._look()
                 if waited_seconds >= STALE_SECONDS and self._is_hopeless():
                     self._make_room()
+            if waited_seconds >= BUSY_SECONDS and self._busy and not self._board.is_moving():
+                self._opener.serves_on = False
             if self._is_hopeless() and self._is_given_up(waited_seconds):
                 return
 
@@ -274,27 +263,3 @@ class Scout:
         except Exception:
             logger.warning("no further source could be looked for", exc_info=True)
         self._open_waiting()
-
-
-@dataclass
-class _Failed:
-    """A source that failed: may be tried again at `retry_at`, if it is listed then."""
-
-    pause_seconds: float
-    retry_at: float
-
-
-class _Patience:
-    """Measures for how long nothing has happened."""
-
-    def __init__(self, clock: Clock) -> None:
-        self._clock = clock
-        self._seen: object = None
-        self._since = 0.0
-
-    def spent(self, marks: object) -> float:
-        """Return the seconds since `marks` were others."""
-        now = self._clock.monotonic()
-        if marks != self._seen:
-            self._seen, self._since = marks, now
-        return now - self._since

@@ -413,3 +413,14 @@ def test_a_target_without_space_blames_no_source(
         fleet.fetch(fleet.fetcher(events=events.append), tmp_path / "cold")
     assert "transfer.source_failed" not in {event.name for event in events}
     assert leftovers(tmp_path / "cold") == []
+
+
+def test_a_seed_whose_turn_never_comes_reads_like_any_other(
+    fleet: Fleet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("mx_artifacts.worker.source_service.MAX_LEASES_SERVED_ON", 0)
+    monkeypatch.setattr("mx_artifacts.transfer.scout.BUSY_SECONDS", 0.5)
+    cache = fill_cache(tmp_path / "warm")
+    fleet.publish(cache)
+    fleet.fetch(fleet.fetcher(seed=True, timeout_seconds=60), tmp_path / "cold")
+    assert contents(tmp_path / "cold") == contents(cache)
