@@ -11,7 +11,7 @@ from pathlib import Path
 from mx_artifacts.artifacts.bundle_root import check_bundle_root
 from mx_artifacts.artifacts.discover import RootObjection, no_objection
 from mx_artifacts.artifacts.factories import transfer_of_kind
-from mx_artifacts.artifacts.find import ANY_SOURCE, SourceFinder, SourceWanted
+from mx_artifacts.artifacts.find import ANY_SOURCE, SeenSources, SourceFinder, SourceWanted
 from mx_artifacts.artifacts.group_member import GroupMember, GroupWanted
 from mx_artifacts.artifacts.protocol import ArtifactSourceEndpoint
 from mx_artifacts.artifacts.receive import RootReceiver
@@ -130,6 +130,7 @@ class _Fetch:
     transfer: TarredP2PArtifactTransfer
     replace: bool
     wait_seconds: float
+    seen: dict[str, SeenSources] = field(default_factory=dict)
 
 
 class ArtifactFetcher:
@@ -397,7 +398,8 @@ class ArtifactFetcher:
     def _find_others(self, fetch: _Fetch, artifact_id: str) -> list[SourceAddress]:
         """Return who serves an artifact now, but for this process."""
         own = self._seeder.endpoint if self._seeder is not None else ""
-        found = self._finder.find_others(fetch.identity, artifact_id)
+        seen = fetch.seen.setdefault(artifact_id, {})
+        found = self._finder.find_others(fetch.identity, artifact_id, seen)
         return [address for address in found if address.endpoint != own]
 
     def _seeding(

@@ -18,7 +18,7 @@ from mx_artifacts.artifacts.protocol import ArtifactSourceEndpoint
 from mx_artifacts.client.central import CentralClient
 from mx_artifacts.clock import Clock
 from mx_artifacts.core.identity import SourceIdentity
-from mx_artifacts.core.sources import SourceQuery, SourceRef, SourceStatus
+from mx_artifacts.core.sources import SourceQuery, SourceRef, SourceStatus, StoredWorker
 from mx_artifacts.errors import DiscoveryError, MetadataError, NoSourceError
 from mx_artifacts.install.quarantine import Quarantine
 from mx_artifacts.observability.events import Event, EventSink
@@ -48,6 +48,18 @@ class SourceWanted:
 
 
 ANY_SOURCE = SourceWanted()
+
+
+SeenSources = dict[tuple[str, str, str], SourceAddress | None]
+"""By source id, worker id and artifact label: where it serves the artifact, or None."""
+
+
+def _address(stored: StoredWorker | None, artifact_id: str) -> SourceAddress | None:
+    if stored is None or stored.record.artifact is None:
+        return None
+    if stored.record.artifact.artifact_id != artifact_id:
+        return None
+    return SourceAddress(stored.record.worker_grpc_endpoint, stored.mx_source_id)
 
 
 @dataclass(frozen=True)
@@ -86,11 +98,14 @@ class SourceFinder:
                 self.clock.sleep(min(pause, left))
                 attempt += 1
 
-    def find_others(self, identity: SourceIdentity, artifact_id: str) -> list[SourceAddress]:
+    def find_others(
+        self, identity: SourceIdentity, artifact_id: str, seen: SeenSources
+    ) -> list[SourceAddress]:
         """Return who serves this artifact by now, those that are still receiving it too.
 
         It looks at some: half of them those that come first in the order of candidates, the others
-        at random, so that the first ones hide nobody when they are of no use.
+        at random, so that the first ones hide nobody when they are of no use. A record is read
+        once: `seen` keeps what it said from one call to the next, for one artifact.
 
         Raises:
             MetadataError: the central server does not answer.
@@ -103,13 +118,12 @@ class SourceFinder:
         ]
         found = []
         for ref in self._some(refs):
-            stored = self.client.get_metadata(ref.mx_source_id, ref.worker_id)
-            if stored is None or stored.record.artifact is None:
-                continue
-            if stored.record.artifact.artifact_id == artifact_id:
-                endpoint = stored.record.worker_grpc_endpoint
-                found.append(SourceAddress(endpoint, stored.mx_source_id))
-        return found
+            key = ref.mx_source_id, ref.worker_id, ref.topology.get(ARTIFACT_LABEL, "")
+            if key not in seen:
+                stored = self.client.get_metadata(ref.mx_source_id, ref.worker_id)
+                seen[key] = _address(stored, artifact_id)
+            found.append(seen[key])
+        return [address for address in found if address is not None]
 
     def _some(self, refs: Sequence[SourceRef]) -> list[SourceRef]:
         ordered = list(self.order(refs))

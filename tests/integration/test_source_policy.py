@@ -41,7 +41,7 @@ def test_the_nearest_are_read_from_also_those_that_come_later(fleet: Fleet, tmp_
     fetcher = fleet.fetcher(selector="topology_aware", topology={"zone": "a", "host": "n3"})
     first = fetcher.discover(IDENTITY)
     assert [each.topology["zone"] for each in first] == ["a"] * 5 + ["b"] * 5
-    later = fetcher._finder.find_others(IDENTITY, first[0].artifact_id)
+    later = fetcher._finder.find_others(IDENTITY, first[0].artifact_id, {})
     near = {each.worker_grpc_endpoint for each in first[:5]}
     assert {each.endpoint for each in later[:5]} == near
     assert fleet.fetch(fetcher, tmp_path / "cold").source.topology["zone"] == "a"
