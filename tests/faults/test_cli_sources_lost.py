@@ -63,8 +63,8 @@ def test_others_take_over_from_sources_killed_early_half_way_and_late(
             sources[2].kill()
             code, done = target.end()
         assert code == 0, done
-        left = set(installed(done)["left_behind"])
-        assert {endpoint_of(sources[0])} <= left <= set(map(endpoint_of, sources[:3]))
+        # One of which nobody wanted to read any more goes unnoticed.
+        assert set(installed(done)["left_behind"]) <= set(map(endpoint_of, sources[:3]))
     assert contents(tmp_path / "cold") == contents(big_cache)
     assert leftovers(tmp_path / "cold") == []
 
