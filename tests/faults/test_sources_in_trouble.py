@@ -33,7 +33,7 @@ from tests.support.fleet import Counting, Fleet, fill_cache, running_fleet
 from tests.support.install_cases import contents, leftovers
 from tests.support.received import Received, fetch
 
-LARGE_BYTES = 24 << 20
+LARGE_BYTES = 40 << 20
 END_BYTES = 20 << 10
 """A bundle's end, which nobody reads."""
 
