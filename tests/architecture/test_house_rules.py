@@ -49,7 +49,7 @@ def test_every_setting_is_read_somewhere() -> None:
         if isinstance(value, settings.Setting) and name.isupper()
     }
     used = {
-        attribute.removeprefix("settings.")
+        attribute.removeprefix("settings.").removesuffix(".read")
         for path in SOURCES
         if path != SETTINGS_FILE
         for attribute in _attributes(path)
