@@ -16,18 +16,27 @@ def group_entries(leaves: Iterable[str], entry_of: Callable[[str], str]) -> dict
         InstallError: `entry_of` names no ancestor of a leaf, or an entry within another entry.
     """
     entries: dict[str, list[str]] = {}
+    members: list[str] = []
+    latest, below = "", "/"  # most leaves are in the entry of the one before
     for leaf in sorted(leaves):
-        if leaf.startswith(PREFIX):
-            raise UnsafePathError(f"the bundle holds {leaf!r}, a name of the installer itself")
         entry = entry_of(leaf)
-        if not entry or not f"{leaf}/".startswith(f"{entry}/"):
-            raise InstallError(f"the kind's rule maps {leaf!r} to {entry!r}, which is not above it")
-        entries.setdefault(entry, []).append(leaf)
+        if entry != latest or not leaf.startswith(below):
+            _check_entry(leaf, entry)
+            latest, below = entry, f"{entry}/"
+            members = entries.setdefault(entry, [])
+        members.append(leaf)
     for entry in entries:
         above = next((a for a in ancestors(entry) if a in entries), None)
         if above is not None:
             raise InstallError(f"the kind's rule makes {entry!r} an entry within {above!r}")
     return entries
+
+
+def _check_entry(leaf: str, entry: str) -> None:
+    if leaf.startswith(PREFIX):
+        raise UnsafePathError(f"the bundle holds {leaf!r}, a name of the installer itself")
+    if not entry or not f"{leaf}/".startswith(f"{entry}/"):
+        raise InstallError(f"the kind's rule maps {leaf!r} to {entry!r}, which is not above it")
 
 
 def ancestors(path: str) -> list[str]:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from mx_artifacts.errors import ConfigurationError, InstallError
 from mx_artifacts.install.base import ArtifactOrigin
@@ -22,8 +22,7 @@ FORMAT_VERSION = 2
 _CHECKSUM = re.compile(r"[0-9a-f]{8}")
 
 
-@dataclass(frozen=True)
-class InstalledFile:
+class InstalledFile(NamedTuple):
     """A file as it was installed: path below the root, size [bytes], mode bits, mtime [ns].
 
     `checksum` is the CRC32C of its content, 8 hex characters, taken from the bytes as they came
@@ -106,13 +105,20 @@ def _document(receipt: Receipt) -> dict[str, Any]:
                 "dropped": dict(root.dropped),
                 "unusable": dict(root.unusable),
                 "installed": [
-                    {"entry": entry.entry, "files": [vars(file) for file in entry.files]}
+                    {"entry": entry.entry, "files": [_file_document(file) for file in entry.files]}
                     for entry in root.installed
                 ],
             }
             for root in receipt.roots
         ],
     }
+
+
+def _file_document(file: InstalledFile) -> dict[str, Any]:
+    document = file._asdict()
+    if file.arrived is None:
+        del document["arrived"]
+    return document
 
 
 def load_receipt(path: Path) -> Receipt:

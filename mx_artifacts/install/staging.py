@@ -11,7 +11,7 @@ import stat
 from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from mx_artifacts.bundle.index import BundleMap
@@ -172,27 +172,33 @@ class Staging:
             InstallVerificationError, NoSpaceError, OSError
         """
         self._require_intact()
-        arrived = self._entries(self._files, self._directories)
+        groups = arrived = self._entries(self._files, self._directories)
+        files, directories = self._files, self._directories
+        touched: frozenset[str] | None = frozenset()
         dropped: dict[str, str] = {}
         unverified: dict[str, str] = {}
         for fixup in self.install.fixups:
             report = fixup(self.directory, self.workspace.root)
             dropped.update(report.dropped)
             unverified.update(report.unverified)
+            if touched is not None:
+                touched = None if report.touched is None else touched | report.touched
         _remove_emptied(self.directory, dropped)
-        files, directories = self._files, self._directories
-        if self.install.fixups:
+        if touched is None or dropped:
             files, directories = self._look_again()
+            groups = self._entries(files, directories)
+        elif touched:
+            files = {**files, **{path: self._described(path) for path in touched}}
         self._access.apply(self.directory, self.directory.lstat())
-        groups = self._entries(files, directories)
-        standing = [] if replaces else [e for e in groups if stands(self.workspace.root, e)]
+        standing = [] if replaces else _standing(self.workspace.root, groups)
         repairs = self._faults(standing) if self.install.appear_whole else {}
         for_comparison = frozenset(standing) - repairs.keys()
-        fleeting = {leaf for entry in for_comparison for leaf in groups[entry]}
-        self._sync(
-            [path for path in files if path not in fleeting],
-            [path for path in directories if not for_comparison & {path, *ancestors(path)}],
-        )
+        if not lies_in_memory(self.directory):
+            fleeting = {leaf for entry in for_comparison for leaf in groups[entry]}
+            self._sync(
+                [path for path in files if path not in fleeting],
+                [path for path in directories if not for_comparison & {path, *ancestors(path)}],
+            )
         entries = tuple(
             InstalledEntry(entry, tuple(files[leaf] for leaf in leaves if leaf in files))
             for entry, leaves in groups.items()
@@ -236,9 +242,10 @@ class Staging:
 
     def _require_intact(self) -> None:
         """Refuse what somebody wrote to since it was received; only that is read again."""
+        changed_at_ns, tree = self._writer.changed_at_ns, f"{self.directory}/"
         for path, file in self._files.items():
-            place = f"{self.directory}/{path}"
-            if os.lstat(place).st_ctime_ns == self._writer.changed_at_ns[path]:
+            place = tree + path
+            if os.lstat(place).st_ctime_ns == changed_at_ns[path]:
                 continue
             if _describe(place, path).checksum != file.checksum:
                 raise InstallVerificationError(
@@ -269,22 +276,37 @@ class Staging:
                     ):
                         files[path] = self._files[path]
                     else:
-                        self._access.apply(item.path, found)
-                        came = self._files.get(path)
-                        arrived = None if came is None else (came.size, came.checksum)
-                        files[path] = replace(_describe(item.path, path), arrived=arrived)
+                        files[path] = self._described(path)
         return files, tuple(sorted(directories))
+
+    def _described(self, path: str) -> InstalledFile:
+        """Describe a file that a fix-up wrote, and give it the access that all get."""
+        place = f"{self.directory}/{path}"
+        found = os.lstat(place)
+        if not stat.S_ISREG(found.st_mode):
+            raise InstallVerificationError(f"staged {path!r} is no plain file")
+        self._access.apply(place, found)
+        came = self._files.get(path)
+        arrived = None if came is None else (came.size, came.checksum)
+        return _describe(place, path)._replace(arrived=arrived)
 
     def _sync(self, files: Iterable[str], directories: Iterable[str]) -> None:
         tree = self.directory
-        if lies_in_memory(tree):
-            return
         with ThreadPoolExecutor(_SYNC_THREADS, "mx-install") as pool:
             list(pool.map(_sync_file, (f"{tree}/{path}" for path in files)))
             list(pool.map(fsync_directory, (tree, *(tree / path for path in directories))))
 
     def _translated(self) -> AbstractContextManager[None]:
         return os_errors_translated(f"stage for {self.install.root}")
+
+
+def _standing(root: Path, entries: Iterable[str]) -> list[str]:
+    """Return those of `entries` that stand in `root`."""
+    try:
+        names = frozenset(os.listdir(root))
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    return [e for e in entries if e.partition("/")[0] in names and stands(root, e)]
 
 
 def _remove_emptied(tree: Path, dropped: Iterable[str]) -> None:

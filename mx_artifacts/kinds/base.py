@@ -62,11 +62,14 @@ class FixupReport:
     """What a fix-up changed: files rewritten, entries dropped and why.
 
     `unverified` has entries that are kept although this node cannot tell whether they are right.
+    `touched` has all files that it wrote to, if it made and removed none but what it dropped; with
+    None everything staged is looked at again.
     """
 
     rewritten: int = 0
     dropped: Mapping[str, str] = field(default_factory=dict)
     unverified: Mapping[str, str] = field(default_factory=dict)
+    touched: frozenset[str] | None = None
 
 
 @dataclass(frozen=True)

@@ -45,35 +45,36 @@ def relocate_triton_groups(staged: Path, root: Path) -> FixupReport:
         UnsafePathError: a group refers to a file outside its key directory, or by an odd name.
         RelocationError: a group file lies in the root itself, outside any key directory.
     """
-    rewritten = 0
+    touched: set[str] = set()
     dropped: dict[str, str] = {}
-    for directory, names in list(_key_directories(staged)):
-        relative = directory.relative_to(staged)
-        if directory == staged:
+    place = os.path.abspath(root)
+    for directory, relative, names in list(_key_directories(os.fspath(staged))):
+        if not relative:
             raise RelocationError(
                 f"the root of this artifact is itself a Triton key directory (for {root})",
                 hint="publish the directory above it",
             )
-        target = Path(os.path.abspath(root)) / relative
         try:
             for name in _group_files(names):
-                rewritten += _relocate(directory / name, names, target)
+                if _relocate(directory, name, names, f"{place}/{relative}"):
+                    touched.add(f"{relative}/{name}")
         except IncompleteGroup as error:
             shutil.rmtree(directory)
-            dropped[relative.as_posix()] = str(error)
-    return FixupReport(rewritten, dropped)
+            dropped[relative] = str(error)
+    return FixupReport(len(touched), dropped, touched=frozenset(touched))
 
 
 class IncompleteGroup(Exception):
     """The key directory is not committed, or damaged."""
 
 
-def _key_directories(staged: Path) -> Iterator[tuple[Path, frozenset[str]]]:
-    for parent, _, names in os.walk(staged):
-        directory = Path(parent)
+def _key_directories(staged: str) -> Iterator[tuple[str, str, frozenset[str]]]:
+    """Yield each one's path, the same below `staged`, and the names of its files."""
+    for directory, _, names in os.walk(staged):
+        relative = directory[len(staged) + 1 :]
         holds_group = any(name.startswith(GROUP_PREFIX) for name in names)
-        if holds_group or (directory != staged and is_key_directory(directory.name)):
-            yield directory, frozenset(names)
+        if holds_group or is_key_directory(relative.rpartition("/")[2]):
+            yield directory, relative, frozenset(names)
 
 
 def _group_files(names: Iterable[str]) -> list[str]:
@@ -83,27 +84,30 @@ def _group_files(names: Iterable[str]) -> list[str]:
     return groups
 
 
-def _relocate(group_file: Path, siblings: frozenset[str], target: Path) -> int:
-    """Rewrite one group file for the key directory `target`; return how many were changed."""
-    content = _read(group_file)
+def _relocate(directory: str, name: str, siblings: frozenset[str], target: str) -> bool:
+    """Rewrite the group file `name` for the key directory `target`; tell whether it changed."""
+    content = _read(directory, name)
+    key = directory.rpartition("/")[2]
     changes = {}
-    for name, old in group_children(group_file.name, content).items():
-        _check_child(group_file, name, old)
-        if name not in siblings:
-            raise IncompleteGroup(f"{group_file.name} lists {name}, which is missing")
-        changes[old] = str(target / name)
+    for child, old in group_children(name, content).items():
+        _check_child(key, name, child, old)
+        if child not in siblings:
+            raise IncompleteGroup(f"{name} lists {child}, which is missing")
+        changes[old] = f"{target}/{child}"
     text = content.decode("utf-8")
     relocated = _replace_strings(text, changes)
     if relocated == text:
-        return 0
-    overwrite(group_file, relocated.encode("utf-8"))
-    return 1
+        return False
+    overwrite(f"{directory}/{name}", relocated.encode("utf-8"))
+    return True
 
 
-def _read(group_file: Path) -> bytes:
-    if group_file.stat().st_size > MAX_GROUP_FILE_BYTES:
-        raise IncompleteGroup(f"{group_file.name} is damaged: too long")
-    return group_file.read_bytes()  # bytes, so that newlines stay as they are
+def _read(directory: str, name: str) -> bytes:
+    with open(f"{directory}/{name}", "rb", buffering=0) as file:
+        content = file.read(MAX_GROUP_FILE_BYTES + 1)  # bytes, so that newlines stay as they are
+    if len(content) > MAX_GROUP_FILE_BYTES:
+        raise IncompleteGroup(f"{name} is damaged: too long")
+    return content
 
 
 def group_children(name: str, content: bytes) -> Mapping[str, str]:
@@ -123,21 +127,26 @@ def group_children(name: str, content: bytes) -> Mapping[str, str]:
     return children
 
 
-def _check_child(group_file: Path, name: str, path: str) -> None:
+def _check_child(key: str, group: str, name: str, path: str) -> None:
     odd = name in ("", ".", "..") or "/" in name or not name.isprintable()
     # Both joined by "/" in the sender's path, so its own "." and ".." can play no trick here.
-    if odd or path.split("/")[-2:] != [group_file.parent.name, name]:
+    if odd or not f"/{path}".endswith(f"/{key}/{name}"):
         raise UnsafePathError(
-            f"Triton group {group_file.parent.name}/{group_file.name} lists {name!r} at {path!r}, "
+            f"Triton group {key}/{group} lists {name!r} at {path!r}, "
             "which is not a file of its own key directory"
         )
 
 
 def _replace_strings(text: str, changes: Mapping[str, str]) -> str:
-    """Replace the JSON strings in `changes`; every other byte stays.
+    """Replace the paths of children by those in `changes`; every other byte stays.
 
     A string that `text` spells with other escapes than json.dumps is found by its raw form.
     """
+    document = json.loads(text)
+    is_usual = json.dumps(document) == text  # as Triton writes it, so every byte is known
+    document["child_paths"] = {n: changes[p] for n, p in document["child_paths"].items()}
+    if is_usual:
+        return json.dumps(document)
     encoded = {json.dumps(old): json.dumps(new) for old, new in changes.items()}
     encoded |= {
         json.dumps(old, ensure_ascii=False): json.dumps(new) for old, new in changes.items()
@@ -146,6 +155,4 @@ def _replace_strings(text: str, changes: Mapping[str, str]) -> str:
         return text
     # In one pass: a new path may be equal to another old one.
     relocated = _JSON_STRING.sub(lambda match: encoded.get(match[0], match[0]), text)
-    document = json.loads(text)
-    document["child_paths"] = {n: changes[p] for n, p in document["child_paths"].items()}
     return relocated if json.loads(relocated) == document else json.dumps(document)
