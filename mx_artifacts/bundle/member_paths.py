@@ -16,6 +16,7 @@ class MemberPaths:
         self._directories: dict[str, str] = {}
         self._stated: set[str] = set()  # directories with a member of their own
         self._names_bytes = 0
+        self._latest_parent = ""  # most members lie beside the one before
 
     def add(self, path: str, is_dir: bool) -> None:
         key = _key(path)
@@ -30,7 +31,10 @@ class MemberPaths:
         else:
             self._files[key] = path
             self._charge(path)
-            self._add_parents(path)
+            parent = path.rpartition("/")[0]
+            if parent != self._latest_parent:
+                self._add_parents(path)
+                self._latest_parent = parent
 
     def _add_parents(self, path: str) -> None:
         parent = path.rpartition("/")[0]
