@@ -65,8 +65,8 @@ class RootReceiver:
         staging = self._by_file[span.file_index]
         if span.chunk is not None:
             staging.write(span.offset, data)
-        for part in span.parts:
-            staging.write_part(part, span.content_of(part, data))
+        else:
+            staging.write_span(span, data)
 
     def stop(self) -> None:
         for staging in self.stagings:

@@ -83,14 +83,12 @@ class BundleMember(NamedTuple):
 class Piece:
     """A part of a member's content: `data` belongs at `position` in it [bytes].
 
-    A directory and an empty file come as one piece without data. `checksum` is the CRC32C of
-    `data`, where that is known.
+    A directory and an empty file come as one piece without data.
     """
 
     member: BundleMember
     position: int
     data: memoryview
-    checksum: int | None = None
 
 
 def scan_bundle(content: Bytes, limits: BundleLimits = DEFAULT_LIMITS) -> list[BundleMember]:

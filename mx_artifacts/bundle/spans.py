@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from mx_artifacts.bundle.index import BLOCK_BYTES, MappedMember
 from mx_artifacts.bundle.scan import BundleMember
@@ -21,8 +22,7 @@ MAX_GAP_BYTES = 64 * 1024
 a few tens of microseconds at some GB/s."""
 
 
-@dataclass(frozen=True, slots=True)
-class Part:
+class Part(NamedTuple):
     """`length` bytes of a member's content from `position` on, and their CRC32C."""
 
     member: BundleMember
@@ -68,8 +68,10 @@ class Span:
             actual, wanted = crc32c_hex(crc32c(data)), self.chunk.checksum
             same = actual == wanted
             return "" if same else f"chunk {self.chunk.chunk_index}: {actual} for {wanted}"
+        begin = self.offset
         for part in self.parts:
-            checksum = crc32c(self.content_of(part, data))
+            start = part.member.offset + part.position - begin
+            checksum = crc32c(data[start : start + part.length])
             if checksum != part.checksum:
                 actual, wanted = crc32c_hex(checksum), crc32c_hex(part.checksum)
                 return f"{part.member.path!r} at {part.position}: {actual} for {wanted}"
@@ -95,14 +97,16 @@ def spans_of(file_index: int, parts: Iterable[Part], bundle_bytes: int) -> Itera
     """
     span_bytes = min(MAX_SPAN_BYTES, max(MIN_SPAN_BYTES, bundle_bytes // SPANS_IN_BUNDLE))
     gathered: list[Part] = []
+    start = end = 0
     for part in parts:
-        if gathered:
-            end = gathered[-1].offset + gathered[-1].length
-            too_long = part.offset + part.length - gathered[0].offset > span_bytes
-            if too_long or part.offset - end > MAX_GAP_BYTES:
-                yield _span(file_index, gathered)
-                gathered = []
+        offset = part.offset
+        if not gathered:
+            start = offset
+        elif offset + part.length - start > span_bytes or offset - end > MAX_GAP_BYTES:
+            yield _span(file_index, gathered)
+            gathered, start = [], offset
         gathered.append(part)
+        end = offset + part.length
     if gathered:
         yield _span(file_index, gathered)
 

@@ -15,8 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from mx_artifacts.bundle.index import BundleMap
-from mx_artifacts.bundle.scan import Piece
-from mx_artifacts.bundle.spans import Part
+from mx_artifacts.bundle.spans import Part, Span
 from mx_artifacts.clock import SYSTEM_CLOCK
 from mx_artifacts.core.digest import crc32c, crc32c_hex
 from mx_artifacts.errors import InstallVerificationError
@@ -67,7 +66,7 @@ class Staging:
     ) -> None:
         """Make a place for a bundle of `bundle_bytes` that goes to `install.root`.
 
-        With a map of it, what an interrupted fetch left is used, and parts come by `write_part`,
+        With a map of it, what an interrupted fetch left is used, and parts come by `write_span`,
         once `expect` has said which; else all of it comes by `write`.
 
         Raises:
@@ -138,10 +137,10 @@ class Staging:
             require_space([Need(self.directory, tuple(part.length for part in lacking))])
             return lacking
 
-    def write_part(self, part: Part, data: memoryview) -> None:
-        """Take a part that was verified; raises as `write`."""
+    def write_span(self, span: Span, data: memoryview) -> None:
+        """Take the parts of a span, whose bytes `data` were verified; raises as `write`."""
         with self._translated():
-            self._writer.write(Piece(part.member, part.position, data, part.checksum))
+            self._writer.write_span(span, data)
 
     def stop(self) -> None:
         """Let every thread that waits in `write` fail. Idempotent."""

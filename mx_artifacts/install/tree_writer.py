@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from mx_artifacts.bundle.scan import BundleMember, Piece
+from mx_artifacts.bundle.spans import Span
 from mx_artifacts.core.digest import crc32c, crc32c_hex, crc32c_join
 from mx_artifacts.errors import InstallVerificationError
 from mx_artifacts.install.access import Access, current_umask
@@ -50,6 +51,7 @@ class TreeWriter:
         made = os.fstat(self._root)  # by this process, so all that it makes in there is owned alike
         self._gives = os.geteuid() == 0 and (made.st_uid, made.st_gid) != (access.uid, access.gid)
         self._lock = threading.RLock()
+        self._modes: dict[int, int] = {}  # of files, by those they have in the bundle
         self._directories: dict[str, int] = {"": 0}  # each with the time that it shall have
         self._open_files: dict[str, _OpenFile] = {}
         self._written: list[InstalledFile] = []
@@ -62,15 +64,20 @@ class TreeWriter:
         if member.is_dir:
             self._make_directory(member.path, member.mtime_ns)
         elif len(piece.data) == member.size:
-            checksum = crc32c(piece.data) if piece.checksum is None else piece.checksum
-            descriptor = self._create(member)
-            try:
-                _write_all(descriptor, piece.data, 0)
-                self._complete(member, descriptor, checksum)
-            finally:
-                os.close(descriptor)
+            self._write_whole(member, piece.data, crc32c(piece.data))
         else:
-            self._write_part(piece)
+            self._write_part(member, piece.position, piece.data, crc32c(piece.data))
+
+    def write_span(self, span: Span, data: memoryview) -> None:
+        """Write the parts of a span, whose bytes `data` were verified. Raises OSError."""
+        begin = span.offset
+        for member, position, length, checksum in span.parts:
+            start = member.offset + position - begin
+            content = data[start : start + length]
+            if length == member.size:
+                self._write_whole(member, content, checksum)
+            else:
+                self._write_part(member, position, content, checksum)
 
     def adopt(self, member: BundleMember, pieces: Sequence[tuple[int, int, int]]) -> None:
         """Take a file that is there already, written by another, with these pieces of it.
@@ -124,18 +131,26 @@ class TreeWriter:
             os.close(self._root)
             self._root = -1
 
-    def _write_part(self, piece: Piece) -> None:
-        member = piece.member
+    def _write_whole(self, member: BundleMember, data: memoryview, checksum: int) -> None:
+        descriptor = self._create(member)
+        try:
+            _write_all(descriptor, data, 0)
+            self._complete(member, descriptor, checksum)
+        finally:
+            os.close(descriptor)
+
+    def _write_part(
+        self, member: BundleMember, position: int, data: memoryview, checksum: int
+    ) -> None:
         with self._lock:
             file = self._open_files.get(member.path)
             if file is None:
                 file = _OpenFile(self._create(member), member.size)
                 self._open_files[member.path] = file
-        _write_all(file.descriptor, piece.data, piece.position)
-        checksum = crc32c(piece.data) if piece.checksum is None else piece.checksum
+        _write_all(file.descriptor, data, position)
         with self._lock:
-            file.pieces.append((piece.position, len(piece.data), checksum))
-            file.left -= len(piece.data)
+            file.pieces.append((position, len(data), checksum))
+            file.left -= len(data)
             if file.left:
                 return
             del self._open_files[member.path]
@@ -148,12 +163,18 @@ class TreeWriter:
         directory = member.path.rpartition("/")[0]
         if directory not in self._directories:
             self._make_directory(directory, 0)
-        mode = self._access.file_mode(member.mode)
-        return os.open(member.path, _CREATE_FLAGS, mode, dir_fd=self._root)
+        return os.open(member.path, _CREATE_FLAGS, self._mode_of(member), dir_fd=self._root)
+
+    def _mode_of(self, member: BundleMember) -> int:
+        mode = self._modes.get(member.mode)
+        if mode is None:
+            mode = self._modes[member.mode] = self._access.file_mode(member.mode)
+        return mode
 
     def _complete(self, member: BundleMember, descriptor: int, checksum: int) -> None:
-        mode = self._access.file_mode(member.mode)
-        self._adopt(descriptor, mode)
+        mode = self._mode_of(member)
+        if self._gives or mode & self._umask:
+            self._adopt(descriptor, mode)
         if member.mtime_ns:
             os.utime(descriptor, ns=(member.mtime_ns, member.mtime_ns))
         found = os.fstat(descriptor)
