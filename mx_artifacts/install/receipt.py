@@ -115,10 +115,15 @@ def _document(receipt: Receipt) -> dict[str, Any]:
 
 
 def _file_document(file: InstalledFile) -> dict[str, Any]:
-    document = file._asdict()
-    if file.arrived is None:
-        del document["arrived"]
-    return document
+    path, size, mode, mtime_ns, checksum, arrived = file
+    document = {
+        "path": path,
+        "size": size,
+        "mode": mode,
+        "mtime_ns": mtime_ns,
+        "checksum": checksum,
+    }
+    return {**document, "arrived": arrived} if arrived else document
 
 
 def load_receipt(path: Path) -> Receipt:

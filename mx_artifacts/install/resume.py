@@ -30,10 +30,9 @@ def begin_writing(tree: Path, writer: TreeWriter, members: Iterable[MappedMember
     listed = list(members)
     files = {each.member.path: each for each in listed if not each.member.is_dir}
     directories = _directories(each.member for each in listed)
-    good = _keep_what_verifies(tree, files, directories.keys())
-    for path in directories:
-        if os.path.lexists(tree / path):
-            writer.adopt_directory(path)
+    good, there = _keep_what_verifies(tree, files, directories.keys())
+    for path in there:
+        writer.adopt_directory(path)
     lacking: list[Part] = []
     for each in listed:
         member = each.member
@@ -61,17 +60,21 @@ def _directories(members: Iterable[BundleMember]) -> dict[str, None]:
 
 def _keep_what_verifies(
     tree: Path, members: Mapping[str, MappedMember], directories: Collection[str]
-) -> dict[str, list[Part]]:
+) -> tuple[dict[str, list[Part]], list[str]]:
     """Remove from `tree` all but good parts of `members`; return those parts by path.
 
-    A member with none is not there any more. `directories` are those that may stay.
+    A member with none is not there any more. `directories` are those that may stay; those that do
+    are returned too, outer before inner ones.
 
     Raises OSError.
     """
     found: list[str] = []
+    there: list[str] = []
     pending = [""]
     while pending:
         above = pending.pop()
+        if above:
+            there.append(above)
         with os.scandir(tree / above) as items:
             for item in items:
                 path = f"{above}/{item.name}" if above else item.name
@@ -90,8 +93,9 @@ def _keep_what_verifies(
         else:
             (tree / path).unlink()
 
-    for_each(found, check, "mx-resume")
-    return good
+    if found:
+        for_each(found, check, "mx-resume")
+    return good, there
 
 
 def _is_plain(found: os.stat_result) -> bool:

@@ -320,13 +320,17 @@ def _remove_emptied(tree: Path, dropped: Iterable[str]) -> None:
 
 def _describe(place: str, path: str) -> InstalledFile:
     checksum = 0
-    with open(place, "rb", buffering=0) as file:
-        while block := file.read(_BLOCK_BYTES):
+    descriptor = os.open(place, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        found = os.fstat(descriptor)
+        block_bytes = min(found.st_size + 1, _BLOCK_BYTES)
+        while block := os.read(descriptor, block_bytes):
             checksum = crc32c(block, checksum)
-        found = os.fstat(file.fileno())
         # Our own read must not hide the engine's: under relatime only a read of a file whose
         # access time is not past its change time is written down. usage.py looks for that.
-        os.utime(file.fileno(), ns=(found.st_ctime_ns, found.st_mtime_ns))
+        os.utime(descriptor, ns=(found.st_ctime_ns, found.st_mtime_ns))
+    finally:
+        os.close(descriptor)
     return InstalledFile(
         path, found.st_size, stat.S_IMODE(found.st_mode), found.st_mtime_ns, crc32c_hex(checksum)
     )
