@@ -28,9 +28,9 @@ FANOUT_SHARE = 0.25
 """Of the tree's size and files: 16 installed copies and the source must fit into memory."""
 
 
-def _fetch_seconds(setting: Setting, tree: GeneratedTree, place: Path) -> float:
+def _fetch_seconds(target: Node, tree: GeneratedTree, place: Path) -> float:
     with fresh_root(place) as root:
-        return fetch(setting.cluster.target, tree, root)["seconds"]
+        return fetch(target, tree, root)["seconds"]
 
 
 def seal(setting: Setting) -> list[Method]:
@@ -58,8 +58,9 @@ def real(setting: Setting) -> list[Method]:
 def _in_memory(setting: Setting, tree: GeneratedTree, suffix: str) -> list[Method]:
     setting.cluster.publish(tree)
     names = installed_copies("cp", "tar_pipe", "rsync")
+    target = setting.cluster.target
     methods = [
-        method(f"fetch_{suffix}", lambda: _fetch_seconds(setting, tree, setting.ram)),
+        method(f"fetch_{suffix}", lambda: _fetch_seconds(target, tree, setting.ram)),
         *(method(f"{name}_{suffix}", _copying(name, tree, setting.ram)) for name in names),
     ]
     if (peers := setting.peers) is not None:
@@ -77,8 +78,11 @@ def disk(setting: Setting) -> list[Method]:
     tree = setting.tree()
     setting.cluster.publish(tree)
     names = installed_copies("cp", "cp_synced", "tar_pipe", "rsync")
+    target, durable = setting.cluster.target, setting.cluster.new_target()
+    durable.ask("renew", seed=False, durable=True)
     timings: dict[str, Callable[[], float]] = {
-        "fetch_disk": lambda: _fetch_seconds(setting, tree, setting.disk),
+        "fetch_disk": lambda: _fetch_seconds(target, tree, setting.disk),
+        "fetch_durable_disk": lambda: _fetch_seconds(durable, tree, setting.disk),
         **{f"{name}_disk": _copying(name, tree, setting.disk) for name in names},
     }
     if (peers := setting.peers) is not None:

@@ -112,7 +112,7 @@ class Target:
         self._open = resources.enter_context(contextlib.ExitStack())
         self.renew(seed=False)
 
-    def renew(self, seed: bool, compression: str = "auto") -> Answer:
+    def renew(self, seed: bool, compression: str = "auto", durable: bool = False) -> Answer:
         """Serve nothing any more, and be ready to fetch anew."""
         from mx_artifacts.fetcher import ArtifactFetcher, FetcherSettings
         from mx_artifacts.transport.registry import open_transport
@@ -121,7 +121,7 @@ class Target:
         transport = open_transport()
         self._open.callback(transport.close)
         seeding = seeding_settings(self._host) if seed else {}
-        settings = FetcherSettings(**seeding, compression=compression)
+        settings = FetcherSettings(**seeding, compression=compression, durable=durable)
         self._fetcher = self._open.enter_context(
             ArtifactFetcher(
                 client=self._client, settings=settings, transport_factory=lambda: transport

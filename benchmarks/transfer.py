@@ -34,8 +34,9 @@ from benchmarks.tree import TreesDifferError
 RAM = Path("/dev/shm")
 PREFIX = "mx-bench-"
 DURABLE = (
-    "fetch_disk and cp_synced_disk: all files and directories are on the disk when they end "
-    "(fsync, sync -f); cp, tar, rsync and modelexpress ask for nothing"
+    "fetch_disk: journal, receipt and names of entries are on the disk when it ends; "
+    "fetch_durable_disk and cp_synced_disk: all files and directories are (fsync, sync -f); "
+    "cp, tar, rsync and modelexpress ask for nothing"
 )
 FAILURES = (ProcessFailedError, TreesDifferError, OSError)
 

@@ -39,6 +39,7 @@ from mx_artifacts.observability.events import EventSink, drop
 from mx_artifacts.settings import (
     BUNDLE_ROOT,
     COMPRESSION,
+    DURABLE,
     RESIDENT_BUDGET,
     STATE_DIR,
     TOPOLOGY,
@@ -66,6 +67,7 @@ class FetcherSettings:
         topology: labels of where this node is; seeds state them. `topology_levels` are those that
             count in the selection, the broadest first.
         state_directory: where this node's quarantine is.
+        durable: wait until what is installed is on the disk.
         max_bytes_per_second: taken by each transfer, and given away by seeds; None: any number.
         compression: "auto", "zstd" or "none", of each transfer; seeds compress for whoever asks,
             unless it is "none".
@@ -82,6 +84,7 @@ class FetcherSettings:
     topology: Mapping[str, str] = field(default_factory=TOPOLOGY.read)
     topology_levels: Sequence[str] = field(default_factory=TOPOLOGY_LEVELS.read)
     state_directory: Path = field(default_factory=STATE_DIR.read)
+    durable: bool = field(default_factory=DURABLE.read)
     max_bytes_per_second: float | None = None
     compression: str = field(default_factory=COMPRESSION.read)
     seed: bool = False
@@ -440,6 +443,7 @@ class ArtifactFetcher:
             bundle_root=self._settings.bundle_root,
             roots=roots,
             lock_timeout_seconds=self._settings.lock_timeout_seconds,
+            durable=self._settings.durable,
             events=self._events,
         )
 

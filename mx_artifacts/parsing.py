@@ -187,6 +187,13 @@ def parse_names(text: str) -> tuple[str, ...]:
     return names
 
 
+def parse_switch(text: str) -> bool:
+    """Parse 0 or 1."""
+    if text.strip() not in ("0", "1"):
+        raise ValueError("0 or 1")
+    return text.strip() == "1"
+
+
 _SHOWN_LENGTH = 80
 """Characters of a refused value that a message repeats."""
 

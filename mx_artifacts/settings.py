@@ -34,6 +34,7 @@ from mx_artifacts.parsing import (
     parse_path,
     parse_rate,
     parse_size,
+    parse_switch,
     parse_text,
     parse_utf8,
 )
@@ -275,6 +276,14 @@ COMPRESSION = _setting(
     parse_choice(*MODES),
     "what goes over the wire compressed: auto (where the link is slower than the compressor), zstd "
     "(all) or none; a source compresses for whoever asks, unless it is none. Needs the extra zstd",
+)
+DURABLE = _setting(
+    "MX_ARTIFACT_DURABLE",
+    False,
+    parse_switch,
+    "1: an install waits until its files are on the disk; 0: the system writes them back later, "
+    "and what is not whole after a restart of the machine is fetched again",
+    default_text="0",
 )
 LEASE_TTL = _setting(
     "MX_ARTIFACT_LEASE_TTL_SECS", 30.0, parse_duration, "how long a chunk lease lasts [s]"

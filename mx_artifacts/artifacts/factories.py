@@ -25,6 +25,7 @@ def transfer_of_kind(
     roots: Mapping[str, Path] | None = None,
     chunk_size: int | None = None,
     lock_timeout_seconds: float = DEFAULT_LOCK_TIMEOUT_SECONDS,
+    durable: bool | None = None,
     memory: BundleBudget | None = None,
     events: EventSink = drop,
 ) -> TarredP2PArtifactTransfer:
@@ -55,6 +56,7 @@ def transfer_of_kind(
         chunk_size=chunk_size,
         kind=kind,
         lock_timeout_seconds=lock_timeout_seconds,
+        durable=durable,
         memory=memory,
         events=events,
     )

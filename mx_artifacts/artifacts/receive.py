@@ -11,7 +11,7 @@ from mx_artifacts.core.identity import SourceType
 from mx_artifacts.core.manifest import ArtifactManifest, ManifestFile
 from mx_artifacts.errors import ManifestInvalidError
 from mx_artifacts.install.base import RootInstall
-from mx_artifacts.install.history import find_receipts, receipts_of_root
+from mx_artifacts.install.history import find_receipts
 from mx_artifacts.install.installer import require_distinct
 from mx_artifacts.install.staging import Staging
 from mx_artifacts.kinds.registry import name_of_type
@@ -49,14 +49,13 @@ class RootReceiver:
         pairs = self._pair(manifest)
         require_distinct([install.root for install, _ in pairs])
         spans: list[Span] = []
-        receipts = find_receipts(pairs[0][0].root) if maps and pairs else []
+        receipts = find_receipts(pairs[0][0].root) if pairs else []
         for install, file in pairs:
-            staging = Staging(install, file.size, maps.get(file.file_index))
+            staging = Staging(install, file.size, maps.get(file.file_index), receipts)
             self.stagings += (staging,)
             self._by_file[file.file_index] = staging
             if maps:
-                lacking = staging.expect(receipts_of_root(receipts, staging.workspace.root))
-                spans += spans_of(file.file_index, lacking, file.size)
+                spans += spans_of(file.file_index, staging.expect(), file.size)
         if maps:
             return spans
         return [span_of_chunk(c) for c in manifest.chunks if c.file_index in self._by_file]

@@ -94,7 +94,8 @@ class TarredP2PArtifactTransfer:
     `chunk_size` is in bytes (default 64 MiB). `kind` decides what is packed, in which entries it
     is installed and how paths are adapted; by default it is the kind of `mx_source_type`.
     `memory` lends what bundles are packed into; by default MX_ARTIFACT_RESIDENT_BUDGET bytes for
-    each artifact, beyond which they lie in files below `bundle_root`.
+    each artifact, beyond which they lie in files below `bundle_root`. `durable`: whether an install
+    waits until what it wrote is on the disk; by default MX_ARTIFACT_DURABLE.
     """
 
     name: str
@@ -105,6 +106,7 @@ class TarredP2PArtifactTransfer:
     tar_name: str = PRIMARY_BUNDLE_NAME
     kind: CacheKind | None = None
     lock_timeout_seconds: float = DEFAULT_LOCK_TIMEOUT_SECONDS
+    durable: bool | None = None
     memory: BundleBudget | None = field(default=None, repr=False, compare=False)
     events: EventSink = field(default=drop, repr=False, compare=False)
 
@@ -348,6 +350,7 @@ class TarredP2PArtifactTransfer:
     def _wanted_bundles(self) -> list[WantedBundle]:
         """Return the bundles of an artifact, and how those that are wanted are installed."""
         kind = self.cache_kind
+        durable = settings.DURABLE.read() if self.durable is None else self.durable
         return [
             WantedBundle(
                 self._bundle_name(root),
@@ -363,6 +366,7 @@ class TarredP2PArtifactTransfer:
                     judge=standing_judge(kind),
                     appear_whole=kind.appear_whole,
                     touched_on_hit=kind.signs.touched_on_hit,
+                    durable=durable,
                 ),
             )
             for root in self.roots

@@ -35,6 +35,8 @@ class RootInstall:
         judge: tells whether an entry that stood there before will be used.
         appear_whole: whether one at fault yields to the fetched one, as in `CacheKind`.
         touched_on_hit: files whose modification time a hit moves, as in `Signs`.
+        durable: wait until files are on the disk, so that they outlive a power cut from the
+            receipt on; else a receipt says that they may not have (docs/adr/0018).
     """
 
     name: str
@@ -45,6 +47,7 @@ class RootInstall:
     judge: StandingJudge = no_judgement
     appear_whole: bool = False
     touched_on_hit: tuple[str, ...] = ()
+    durable: bool = False
 
 
 @dataclass(frozen=True)

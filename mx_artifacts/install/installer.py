@@ -265,6 +265,7 @@ def _root_receipt(target: _Target) -> RootReceipt:
         dropped=target.dropped,
         made=target.outcome.made,
         unusable=target.told.unusable,
+        boot_id=target.staged.boot_id if target.staged is not None else "",
     )
 
 

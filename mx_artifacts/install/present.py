@@ -8,10 +8,10 @@ from pathlib import Path
 
 from mx_artifacts.errors import ConfigurationError, UnsafePathError
 from mx_artifacts.install.base import InstallReport, RootReport
+from mx_artifacts.install.boot import stands_as_installed
 from mx_artifacts.install.history import FoundReceipt, find_receipts, receipts_of_root
 from mx_artifacts.install.plan import has_all
-from mx_artifacts.install.receipt import InstalledEntry, InstalledFile, Receipt, RootReceipt
-from mx_artifacts.install.status import has_status
+from mx_artifacts.install.receipt import InstalledEntry, Receipt, RootReceipt
 from mx_artifacts.install.workspace import JOURNAL_NAME, receipt_directories
 from mx_artifacts.kinds.registry import get_kind
 from mx_artifacts.kinds.standing import StandingJudge, no_judgement
@@ -28,12 +28,12 @@ def find_installed(
 
     `roots` maps names to directories, the primary root first. By the artifact's newest receipt,
     each file that was installed must be there with its size and mtime (unless that is one which a
-    hit moves), each entry that was kept must be there, and nothing may have been dropped, for that
-    may have another end this time. Takes no lock. `judge` looks at kept entries of which the
-    receipt says that they are not fit for use, whether that is still so; `with_mtimes` at all of
-    them, since what is current by modification times ages with what lies around it. None also when
-    an install is under way or died. A kept entry that an earlier receipt installed must be as that
-    says, too.
+    hit moves), and with its CRC32C where it may have been lost with the machine; each entry that
+    was kept must be there, and nothing may have been dropped, for that may have another end this
+    time. Takes no lock. `judge` looks at kept entries of which the receipt says that they are not
+    fit for use, whether that is still so; `with_mtimes` at all of them, since what is current by
+    modification times ages with what lies around it. None also when an install is under way or
+    died. A kept entry that an earlier receipt installed must be as that says, too.
     """
     primary = next(iter(roots.values()))
     found = find_receipts(primary)
@@ -55,7 +55,7 @@ def _is_as_installed(
             and not root.dropped
             and not _is_being_changed(Path(root.root))
             and has_all(Path(root.root), _entries(root))
-            and has_status(root.root, _files(root, found), touched)
+            and all(stands_as_installed(*each, touched) for each in _installed(root, found))
             for root in receipt.roots
         )
     except (OSError, UnsafePathError):
@@ -73,16 +73,17 @@ def _touched_on_hit(kind: str) -> tuple[str, ...]:
         return ()
 
 
-def _files(root: RootReceipt, found: Sequence[FoundReceipt]) -> Iterator[InstalledFile]:
-    """Yield the files that were installed, and of kept entries those that an earlier install put
-    there."""
-    earlier: dict[str, InstalledEntry] = {}
+def _installed(
+    root: RootReceipt, found: Sequence[FoundReceipt]
+) -> Iterator[tuple[RootReceipt, InstalledEntry]]:
+    """Yield the entries that were installed, and of kept ones those that an earlier install put
+    there, each with what speaks of it."""
+    earlier: dict[str, tuple[RootReceipt, InstalledEntry]] = {}
     for part in receipts_of_root(found, Path(root.root)) if root.kept else ():
         for entry in part.installed:
-            earlier.setdefault(entry.entry, entry)
-    kept = (earlier[name] for name in root.kept if name in earlier)
-    for entry in (*root.installed, *kept):
-        yield from entry.files
+            earlier.setdefault(entry.entry, (part, entry))
+    yield from ((root, entry) for entry in root.installed)
+    yield from (earlier[name] for name in root.kept if name in earlier)
 
 
 def _entries(root: RootReceipt) -> tuple[str, ...]:

@@ -52,6 +52,8 @@ class RootReceipt:
 
     `made` are the directories that the install made on the way to its entries, outermost first;
     "" is the root itself. Who removes the entries removes those too, where they are empty.
+    `boot_id` names the life of the machine (boot.py) in which the entries' files were written and
+    not waited for; "" where they were on the disk before this receipt.
     """
 
     name: str
@@ -61,6 +63,7 @@ class RootReceipt:
     dropped: Mapping[str, str]
     made: tuple[str, ...] = ()
     unusable: Mapping[str, str] = field(default_factory=dict)
+    boot_id: str = ""
 
 
 @dataclass(frozen=True)
@@ -196,6 +199,7 @@ def _root(document: Mapping[str, Any]) -> RootReceipt:
         made=tuple(path and relative_path(path) for path in texts_of(document, "made")),
         # Absent from receipts of before it was known.
         unusable=_reasons(document, "unusable") if "unusable" in document else {},
+        boot_id=field_of(document, "boot_id", str) if "boot_id" in document else "",
     )
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field
@@ -21,12 +21,14 @@ from mx_artifacts.core.digest import crc32c, crc32c_hex
 from mx_artifacts.errors import InstallVerificationError
 from mx_artifacts.install.access import Access
 from mx_artifacts.install.base import RootInstall
+from mx_artifacts.install.boot import boot_id, lost_entries
 from mx_artifacts.install.bundle_sink import BundleSink
 from mx_artifacts.install.entries import ancestors, group_entries, leaves_of
 from mx_artifacts.install.files import fsync_directory, remove_tree, stands
+from mx_artifacts.install.history import FoundReceipt, receipts_of_root
 from mx_artifacts.install.hold import new_staging, remove_if_unused
 from mx_artifacts.install.mounts import lies_in_memory
-from mx_artifacts.install.receipt import InstalledEntry, InstalledFile, RootReceipt
+from mx_artifacts.install.receipt import InstalledEntry, InstalledFile
 from mx_artifacts.install.resume import begin_writing
 from mx_artifacts.install.space import Need, os_errors_translated, require_space
 from mx_artifacts.install.tree_writer import TreeWriter
@@ -45,7 +47,8 @@ class StagedTree:
     `arrived` are the entries that the bundle had, before fix-ups dropped some. Those
     `for_comparison` are not to be moved in: they stand in the root, and are not on the disk for
     certain. `repairs` has those that take the place of one at fault, and its fault. The
-    `unchanged` are not staged: they stood in the root as they would have come.
+    `unchanged` are not staged: they stood in the root as they would have come. `boot_id`: as in
+    `RootReceipt`.
     """
 
     directory: Path
@@ -56,18 +59,24 @@ class StagedTree:
     for_comparison: frozenset[str] = frozenset()
     repairs: Mapping[str, str] = field(default_factory=dict)
     unchanged: tuple[InstalledEntry, ...] = ()
+    boot_id: str = ""
 
 
 class Staging:
     """One root's bundle on its way in. `write` from any thread; the rest from one. `close` it."""
 
     def __init__(
-        self, install: RootInstall, bundle_bytes: int, bundle_map: BundleMap | None = None
+        self,
+        install: RootInstall,
+        bundle_bytes: int,
+        bundle_map: BundleMap | None = None,
+        receipts: Sequence[FoundReceipt] = (),
     ) -> None:
         """Make a place for a bundle of `bundle_bytes` that goes to `install.root`.
 
-        With a map of it, what an interrupted fetch left is used, and parts come by `write_span`,
-        once `expect` has said which; else all of it comes by `write`.
+        `receipts`, newest first, tell what was installed there before. With a map of the bundle,
+        what an interrupted fetch left is used, and parts come by `write_span`, once `expect` has
+        said which; else all of it comes by `write`.
 
         Raises:
             UnusablePlaceError, UnsafePathError, InstallError: nothing can be staged there.
@@ -87,6 +96,7 @@ class Staging:
             except BaseException:
                 self._let_go()
                 raise
+        self._receipts = receipts_of_root(receipts, self.workspace.root)
         self._map = bundle_map
         self._sink = BundleSink(bundle_bytes, self._writer)
         self._files: Mapping[str, InstalledFile] = {}
@@ -104,11 +114,11 @@ class Staging:
         with self._translated():
             self._sink.write(offset, data)
 
-    def expect(self, receipts: Iterable[RootReceipt]) -> list[Part]:
+    def expect(self) -> list[Part]:
         """Return the parts of the bundle that must come, in their order.
 
-        Not those of entries that stand in the root as one of `receipts` (this root's, newest
-        first) says, nor what an interrupted fetch has left staged.
+        Not those of entries that stand in the root as a receipt says, nor what an interrupted
+        fetch has left staged.
 
         Raises:
             UnsafePathError, InstallError, NoSpaceError
@@ -120,10 +130,9 @@ class Staging:
         with self._translated():
             groups = self._entries(files, directories)
             self._unchanged = unchanged_entries(
-                self.workspace.root,
                 groups,
                 files,
-                receipts,
+                self._receipts,
                 keep_mtimes=self.install.keep_mtimes,
                 touched=self.install.touched_on_hit,
             )
@@ -190,9 +199,13 @@ class Staging:
             files = {**files, **{path: self._described(path) for path in touched}}
         self._access.apply(self.directory, self.directory.lstat())
         standing = [] if replaces else _standing(self.workspace.root, groups)
-        repairs = self._faults(standing) if self.install.appear_whole else {}
+        repairs = dict(lost_entries(self.workspace.root, standing, self._receipts))
+        if self.install.appear_whole:
+            repairs |= self._faults(each for each in standing if each not in repairs)
         for_comparison = frozenset(standing) - repairs.keys()
-        if not lies_in_memory(self.directory):
+        in_memory = lies_in_memory(self.directory)
+        waits = not in_memory and (self.install.durable or not boot_id())
+        if waits:
             fleeting = {leaf for entry in for_comparison for leaf in groups[entry]}
             self._sync(
                 [path for path in files if path not in fleeting],
@@ -211,6 +224,7 @@ class Staging:
             for_comparison,
             repairs,
             self._unchanged,
+            "" if waits or in_memory else boot_id(),
         )
 
     def close(self, *, keep: bool = False) -> None:

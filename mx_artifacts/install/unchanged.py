@@ -1,23 +1,21 @@
 """Entries of an artifact that stand in the root already, as an earlier install put them there.
 
-They are told by receipts, member index and file status alone, so that no byte of them is read, here
-or at a source. A file that the engine has written to since has another size or modification time.
+They are told by receipts, member index and file status alone, so that no byte of them is read at a
+source, nor here unless it may have been lost with the machine. A file that the engine has written
+to since has another size or modification time.
 """
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
 
 from mx_artifacts.bundle.index import MappedMember
 from mx_artifacts.core.digest import crc32c_hex
+from mx_artifacts.install.boot import stands_as_installed
 from mx_artifacts.install.receipt import InstalledEntry, InstalledFile, RootReceipt
-from mx_artifacts.install.status import has_status
 
 
 def unchanged_entries(
-    root: Path,
     groups: Mapping[str, Sequence[str]],
     files: Mapping[str, MappedMember],
     receipts: Iterable[RootReceipt],
@@ -25,23 +23,23 @@ def unchanged_entries(
     keep_mtimes: bool,
     touched: tuple[str, ...],
 ) -> tuple[InstalledEntry, ...]:
-    """Return the entries of a bundle that need not be fetched into `root`, a path without links.
+    """Return the entries of a bundle that need not be fetched into a root.
 
     `groups` has the leaves of each entry, and `files` those of them that are files. `receipts` are
-    those of this root, newest first. `touched` are patterns of the files whose modification time a
+    those of that root, newest first. `touched` are patterns of the files whose modification time a
     hit moves, as in `Signs.touched_on_hit`.
     """
-    installed: dict[str, InstalledEntry] = {}
+    installed: dict[str, tuple[RootReceipt, InstalledEntry]] = {}
     for receipt in receipts:
         for entry in receipt.installed:
-            installed.setdefault(entry.entry, entry)
+            installed.setdefault(entry.entry, (receipt, entry))
     unchanged = []
-    for name, leaves in groups.items():
-        known = installed.get(name)
+    for name, (receipt, known) in installed.items():
+        leaves = groups.get(name)
         if (
-            known is not None
+            leaves is not None
             and _is_same(known, leaves, files, keep_mtimes=keep_mtimes)
-            and _stands(root, known, touched)
+            and _stands(receipt, known, touched)
         ):
             unchanged.append(known)
     return tuple(unchanged)
@@ -70,8 +68,8 @@ def _came_so(file: InstalledFile, mapped: MappedMember, *, keep_mtimes: bool) ->
     return came == (mapped.member.size, crc32c_hex(mapped.checksum))
 
 
-def _stands(root: Path, entry: InstalledEntry, touched: tuple[str, ...]) -> bool:
+def _stands(receipt: RootReceipt, entry: InstalledEntry, touched: tuple[str, ...]) -> bool:
     try:
-        return has_status(os.fspath(root), entry.files, touched)
+        return stands_as_installed(receipt, entry, touched)
     except OSError:
         return False

@@ -178,7 +178,8 @@ def test_only_what_may_be_moved_in_is_made_durable(
         synced.append(os.readlink(f"/proc/self/fd/{descriptor}"))
 
     monkeypatch.setattr(os, "fsync", fsync)
-    install(root, bundle)
+    durable = RootInstall("", root, first_parts(1), durable=True)
+    install_roots([(durable, bundle)])
     staged = {path.partition("/staging/")[2].partition("/")[2] for path in synced}
     assert {path for path in staged if path.endswith((".so", ".json"))} == {
         "k2/deep/kernel.so",

@@ -9,41 +9,13 @@ from pathlib import Path
 import pytest
 
 from mx_artifacts.artifacts.factories import transfer_of_kind
-from mx_artifacts.artifacts.protocol import ArtifactSourceEndpoint, StagedArtifact
-from mx_artifacts.artifacts.receive import RootReceiver
-from mx_artifacts.artifacts.tarred import TarredP2PArtifactTransfer
-from mx_artifacts.bundle.index import map_bundle
 from mx_artifacts.errors import InstallVerificationError
 from mx_artifacts.install.base import InstallReport
 from mx_artifacts.kinds.registry import get_kind
 from tests.support.install_cases import contents, fill, leftovers
+from tests.support.staged import received
 
 BASE_NS = 1_600_000_000_123_456_789
-
-
-def received(
-    source: TarredP2PArtifactTransfer,
-    target: TarredP2PArtifactTransfer,
-    *,
-    with_index: bool = True,
-) -> StagedArtifact:
-    """Return what `target` has after it received all that `source` would serve."""
-    bundle = source.prepare_source()
-    receiver = RootReceiver(target._wanted_bundles(), target.mx_source_type)
-    index = bundle.index_by_file() if with_index else {}
-    maps = {
-        file.file_index: map_bundle(index[file.file_index], file.size, file.checksum)
-        for file in bundle.manifest.files
-        if index
-    }
-    for span in receiver.begin(bundle.manifest, maps):
-        content = bundle.bundles[bundle.manifest.files[span.file_index].path].view
-        assert not span.damage(content[span.offset : span.end])
-        receiver.write(span, content[span.offset : span.end])
-    receiver.finish()
-    bundle.close()
-    endpoint = ArtifactSourceEndpoint("s", "w", 0, "h:1", bundle.artifact_id, 0)
-    return StagedArtifact(receiver.stagings, bundle.manifest, endpoint)
 
 
 def move(kind_name: str, tmp_path: Path, *root_names: str) -> InstallReport:

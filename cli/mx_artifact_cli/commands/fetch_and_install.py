@@ -89,6 +89,11 @@ if TYPE_CHECKING:
 @setting_option(settings.COMPRESSION, "--compression")
 @options.lock_timeout_option
 @options.bundle_root_option
+@click.option(
+    "--durable",
+    is_flag=True,
+    help="Wait until what is installed is on the disk, as with MX_ARTIFACT_DURABLE=1.",
+)
 @click.pass_obj
 def command(
     output: Output,
@@ -321,6 +326,7 @@ def _fetcher(
             timeout_seconds=fetching["timeout"],
             max_inflight_chunks=settings.SLOTS.read(),
             lock_timeout_seconds=fetching["lock_timeout"],
+            durable=fetching["durable"] or settings.DURABLE.read(),
             selector=settings.SOURCE_SELECTOR.read(),
             max_bytes_per_second=fetching["max_rate"],
             compression=fetching["compression"],

@@ -1,0 +1,79 @@
+"""Whether what was written and not waited for can still be lost, or was lost with its machine.
+
+What a process wrote outlives that process, and is lost only when the machine stops (a power cut,
+a panic) before its kernel has brought it to the disk. A receipt that says in which life of the
+machine files were written is therefore believed by their status for as long as that lasts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from functools import cache
+from pathlib import Path
+
+from mx_artifacts.install.receipt import InstalledEntry, InstalledFile, RootReceipt
+from mx_artifacts.install.status import has_status
+from mx_artifacts.install.verify import entry_state
+
+_BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+_FAULT = "it was not on the disk when this machine, or the one that installed it, stopped"
+
+
+@cache
+def boot_id() -> str:
+    """Return what names the machine's life since it was started; "" where it cannot be known."""
+    try:
+        return _BOOT_ID.read_text().strip()
+    except OSError:
+        return ""
+
+
+def stands_as_installed(
+    receipt: RootReceipt, entry: InstalledEntry, touched: tuple[str, ...]
+) -> bool:
+    """Tell whether an entry is in its root as `receipt` says; `touched`: as `has_status` has it.
+
+    Told from file status; where the files may have been lost, their CRC32C must be right, too.
+    Raises OSError where one cannot be looked at, as when it is absent.
+    """
+    if not has_status(receipt.root, entry.files, touched):
+        return False
+    return not _may_be_lost(receipt) or entry_state(Path(receipt.root), entry).state == "intact"
+
+
+def lost_entries(
+    root: Path, entries: Iterable[str], receipts: Iterable[RootReceipt]
+) -> Mapping[str, str]:
+    """Return which of `entries` lost their content with a machine that stopped, and say so.
+
+    `receipts` are those of `root`, newest first. An entry with a file that somebody has written to
+    since is not among them, for it may be in use: such a file has another modification time.
+    """
+    wanted = set(entries)
+    lost: dict[str, str] = {}
+    for receipt in receipts:
+        for entry in receipt.installed:
+            if entry.entry in wanted:
+                wanted.discard(entry.entry)  # older receipts do not speak of what stands there
+                if _may_be_lost(receipt) and _is_lost(root, entry):
+                    lost[entry.entry] = _FAULT
+    return lost
+
+
+def _may_be_lost(receipt: RootReceipt) -> bool:
+    return bool(receipt.boot_id) and receipt.boot_id != boot_id()
+
+
+def _is_lost(root: Path, entry: InstalledEntry) -> bool:
+    try:
+        state = entry_state(root, entry)
+        files = {file.path: file for file in entry.files}
+        untouched = (_is_untouched(root, files[path]) for path in state.changed)
+        return state.state != "intact" and all(untouched)
+    except OSError:
+        return False  # the judge meets the same obstacle, and says so
+
+
+def _is_untouched(root: Path, file: InstalledFile) -> bool:
+    found = (root / file.path).lstat()
+    return found.st_mtime_ns == file.mtime_ns or not found.st_size
