@@ -121,7 +121,7 @@ class SourceExtension:
     ) -> Mapping[int, list[IndexEntry]] | None:
         """Return the members of every bundle, by file index: claims, for the caller to check.
 
-        None also where there are more than `max_members`.
+        None also where there are more than `max_members`. Raises ManifestInvalidError, too.
         """
         request = wire.artifact_to_wire(mx_source_id, artifact_id)
         index: dict[int, list[IndexEntry]] = {}
@@ -130,8 +130,8 @@ class SourceExtension:
         try:
             for page in call:
                 entries = index.setdefault(page.file_index, [])
-                entries.extend(IndexEntry(*each) for each in wire.index_from_wire(page))
-                count += len(page.members)
+                entries.extend(map(IndexEntry._make, wire.index_from_wire(page)))
+                count += len(page.paths)
                 if count > max_members:
                     call.cancel()
                     return None

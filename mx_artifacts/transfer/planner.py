@@ -148,12 +148,12 @@ def read_maps(
     Raises:
         PeerLostError, RemoteError
     """
-    index = client.extension.member_index(
-        address.mx_source_id, manifest.artifact_id(), DEFAULT_LIMITS.max_members
-    )
-    if index is None:
-        return {}
     try:
+        index = client.extension.member_index(
+            address.mx_source_id, manifest.artifact_id(), DEFAULT_LIMITS.max_members
+        )
+        if index is None:
+            return {}
         return {
             file.file_index: map_bundle(index.get(file.file_index, ()), file.size, file.checksum)
             for file in manifest.files

@@ -17,7 +17,7 @@ from mx_artifacts.core.sources import (
     TensorDescriptor,
     WorkerRecord,
 )
-from mx_artifacts.wire import convert, status
+from mx_artifacts.wire import convert, source, status
 from mx_artifacts.wire.gen.model_express import p2p_pb2 as pb
 
 _TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
@@ -175,3 +175,32 @@ def test_status_codes_become_errors_that_name_the_peer(
         error = translate(_Failure(code), "node:1")
         assert type(error) is kind
         assert "node:1" in str(error)
+
+
+ENTRIES = [
+    ("k", True, 0, 0o755, 0, 0, ()),
+    ("k/long", False, 9 << 20, 0o644, -1, 7, (1, 2, 2**32 - 1)),
+    ("k/é", False, 3, 0o755, 2**60, 2**32 - 1, ()),
+    ("k/last", False, 5 << 20, 0o644, 0, 0, (4, 5)),
+]
+
+
+def test_index_round_trip() -> None:
+    entries = [(f"{n}/{path}", *rest) for n in range(3000) for path, *rest in ENTRIES]
+    pages = list(source.index_to_wire(3, entries))
+    assert [page.file_index for page in pages] == [3, 3, 3]
+    assert [entry for page in pages for entry in source.index_from_wire(page)] == entries
+    assert list(source.index_to_wire(0, [])) == []
+
+
+def test_pages_of_long_paths_fit_into_a_message() -> None:
+    entries = [("x" * 4096, False, 1, 0o644, 0, 0, ())] * 3000
+    assert max(page.ByteSize() for page in source.index_to_wire(0, entries)) < 4 << 20
+
+
+@pytest.mark.parametrize("spoil", ["sizes", "block_counts", "block_crc32c", "paths"])
+def test_columns_of_different_lengths_are_refused(spoil: str) -> None:
+    (page,) = source.index_to_wire(0, ENTRIES)
+    getattr(page, spoil).pop()
+    with pytest.raises(errors.ManifestInvalidError, match="different lengths"):
+        list(source.index_from_wire(page))

@@ -104,31 +104,27 @@ class PrepareBlockResponse(_message.Message):
     encoding: str
     def __init__(self, lease_id: _Optional[str] = ..., source_metadata: _Optional[bytes] = ..., addr: _Optional[int] = ..., device_id: _Optional[int] = ..., stored_length: _Optional[int] = ..., encoding: _Optional[str] = ...) -> None: ...
 
-class IndexedMember(_message.Message):
-    __slots__ = ("path", "is_directory", "size", "mode", "mtime_ns", "crc32c", "block_crc32c")
-    PATH_FIELD_NUMBER: _ClassVar[int]
-    IS_DIRECTORY_FIELD_NUMBER: _ClassVar[int]
-    SIZE_FIELD_NUMBER: _ClassVar[int]
-    MODE_FIELD_NUMBER: _ClassVar[int]
-    MTIME_NS_FIELD_NUMBER: _ClassVar[int]
-    CRC32C_FIELD_NUMBER: _ClassVar[int]
-    BLOCK_CRC32C_FIELD_NUMBER: _ClassVar[int]
-    path: str
-    is_directory: bool
-    size: int
-    mode: int
-    mtime_ns: int
-    crc32c: int
-    block_crc32c: _containers.RepeatedScalarFieldContainer[int]
-    def __init__(self, path: _Optional[str] = ..., is_directory: bool = ..., size: _Optional[int] = ..., mode: _Optional[int] = ..., mtime_ns: _Optional[int] = ..., crc32c: _Optional[int] = ..., block_crc32c: _Optional[_Iterable[int]] = ...) -> None: ...
-
 class MemberIndexPage(_message.Message):
-    __slots__ = ("file_index", "members")
+    __slots__ = ("file_index", "paths", "directories", "sizes", "modes", "mtimes_ns", "crc32c", "block_counts", "block_crc32c")
     FILE_INDEX_FIELD_NUMBER: _ClassVar[int]
-    MEMBERS_FIELD_NUMBER: _ClassVar[int]
+    PATHS_FIELD_NUMBER: _ClassVar[int]
+    DIRECTORIES_FIELD_NUMBER: _ClassVar[int]
+    SIZES_FIELD_NUMBER: _ClassVar[int]
+    MODES_FIELD_NUMBER: _ClassVar[int]
+    MTIMES_NS_FIELD_NUMBER: _ClassVar[int]
+    CRC32C_FIELD_NUMBER: _ClassVar[int]
+    BLOCK_COUNTS_FIELD_NUMBER: _ClassVar[int]
+    BLOCK_CRC32C_FIELD_NUMBER: _ClassVar[int]
     file_index: int
-    members: _containers.RepeatedCompositeFieldContainer[IndexedMember]
-    def __init__(self, file_index: _Optional[int] = ..., members: _Optional[_Iterable[_Union[IndexedMember, _Mapping]]] = ...) -> None: ...
+    paths: _containers.RepeatedScalarFieldContainer[str]
+    directories: _containers.RepeatedScalarFieldContainer[bool]
+    sizes: _containers.RepeatedScalarFieldContainer[int]
+    modes: _containers.RepeatedScalarFieldContainer[int]
+    mtimes_ns: _containers.RepeatedScalarFieldContainer[int]
+    crc32c: _containers.RepeatedScalarFieldContainer[int]
+    block_counts: _containers.RepeatedScalarFieldContainer[int]
+    block_crc32c: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, file_index: _Optional[int] = ..., paths: _Optional[_Iterable[str]] = ..., directories: _Optional[_Iterable[bool]] = ..., sizes: _Optional[_Iterable[int]] = ..., modes: _Optional[_Iterable[int]] = ..., mtimes_ns: _Optional[_Iterable[int]] = ..., crc32c: _Optional[_Iterable[int]] = ..., block_counts: _Optional[_Iterable[int]] = ..., block_crc32c: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class BundleRange(_message.Message):
     __slots__ = ("file_index", "offset", "length")
