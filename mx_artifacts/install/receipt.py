@@ -19,6 +19,8 @@ from mx_artifacts.install.documents import field_of, read_object, relative_path,
 from mx_artifacts.install.files import nothing, write_json
 
 FORMAT_VERSION = 2
+_FILE_FIELDS = ("path", "size", "mode", "mtime_ns", "checksum")
+_FILE_TYPES = (str, int, int, int, str)
 _CHECKSUM = re.compile(r"[0-9a-f]{8}")
 
 
@@ -211,21 +213,22 @@ def _reasons(document: Mapping[str, Any], name: str) -> dict[str, str]:
 def _entry(document: Mapping[str, Any]) -> InstalledEntry:
     entry = relative_path(field_of(document, "entry", str))
     files = tuple(map(_file, field_of(document, "files", list)))
+    below = f"{entry}/"
     for file in files:  # whoever removes by this receipt must not leave the entry
-        if not f"{file.path}/".startswith(f"{entry}/"):
+        if not file.path.startswith(below) and file.path != entry:
             raise ValueError(f"file {file.path!r} is not in the entry {entry!r}")
     return InstalledEntry(entry, files)
 
 
 def _file(document: Mapping[str, Any]) -> InstalledFile:
-    file = InstalledFile(
-        path=relative_path(field_of(document, "path", str)),
-        size=field_of(document, "size", int),
-        mode=field_of(document, "mode", int),
-        mtime_ns=field_of(document, "mtime_ns", int),
-        checksum=field_of(document, "checksum", str),
-        arrived=_arrived(document.get("arrived")),
-    )
+    values: tuple[Any, ...] = ()
+    if isinstance(document, dict):
+        values = tuple(map(document.get, _FILE_FIELDS))
+    if tuple(map(type, values)) != _FILE_TYPES:
+        for name, kind in zip(_FILE_FIELDS, _FILE_TYPES, strict=True):
+            field_of(document, name, kind)  # says which it is
+    file = InstalledFile._make((*values, _arrived(document.get("arrived"))))
+    relative_path(file.path)
     if file.size < 0 or not 0 <= file.mode <= 0o777 or not _CHECKSUM.fullmatch(file.checksum):
         raise ValueError(f"file {file.path!r} has an impossible size, mode or checksum")
     return file

@@ -101,6 +101,7 @@ class Staging:
         self._sink = BundleSink(bundle_bytes, self._writer)
         self._files: Mapping[str, InstalledFile] = {}
         self._directories: tuple[str, ...] = ()
+        self._groups: dict[str, list[str]] | None = None  # of what is staged, once it is known
         self._unchanged: tuple[InstalledEntry, ...] = ()
 
     def write(self, offset: int, data: memoryview) -> None:
@@ -136,8 +137,10 @@ class Staging:
                 keep_mtimes=self.install.keep_mtimes,
                 touched=self.install.touched_on_hit,
             )
-            wanted = groups.keys() - {entry.entry for entry in self._unchanged}
-            leaves = {leaf for entry in wanted for leaf in groups[entry]}
+            for entry in self._unchanged:
+                del groups[entry.entry]
+            self._groups = groups
+            leaves = {leaf for each in groups.values() for leaf in each}
             lacking = begin_writing(
                 self.directory,
                 self._writer,
@@ -180,7 +183,10 @@ class Staging:
             InstallVerificationError, NoSpaceError, OSError
         """
         self._require_intact()
-        groups = arrived = self._entries(self._files, self._directories)
+        groups = self._groups
+        if groups is None:
+            groups = self._entries(self._files, self._directories)
+        arrived = groups
         files, directories = self._files, self._directories
         touched: frozenset[str] | None = frozenset()
         dropped: dict[str, str] = {}

@@ -16,10 +16,11 @@ def has_status(root: str, files: Iterable[InstalledFile], touched: tuple[str, ..
     Those that match `touched` may have another time, since a hit moves it. Raises OSError where
     one cannot be looked at, as when it is absent.
     """
-    for file in files:
-        found = os.lstat(f"{root}/{file.path}")
-        if not stat.S_ISREG(found.st_mode) or found.st_size != file.size:
+    above = f"{root}/"
+    for path, size, _, mtime_ns, *_ in files:
+        found = os.lstat(above + path)
+        if not stat.S_ISREG(found.st_mode) or found.st_size != size:
             return False
-        if found.st_mtime_ns != file.mtime_ns and not matches(file.path, touched):
+        if found.st_mtime_ns != mtime_ns and not matches(path, touched):
             return False
     return True

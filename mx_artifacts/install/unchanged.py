@@ -10,9 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from mx_artifacts.bundle.index import MappedMember
-from mx_artifacts.core.digest import crc32c_hex
 from mx_artifacts.install.boot import stands_as_installed
-from mx_artifacts.install.receipt import InstalledEntry, InstalledFile, RootReceipt
+from mx_artifacts.install.receipt import InstalledEntry, RootReceipt
 
 
 def unchanged_entries(
@@ -55,17 +54,16 @@ def _is_same(
     """Tell whether an entry came as it would come now. One with empty directories counts as new."""
     if not known.files or len(known.files) != len(leaves):
         return False
-    return all(
-        file.path in files and _came_so(file, files[file.path], keep_mtimes=keep_mtimes)
-        for file in known.files
-    )
-
-
-def _came_so(file: InstalledFile, mapped: MappedMember, *, keep_mtimes: bool) -> bool:
-    if keep_mtimes and (file.arrived is not None or file.mtime_ns != mapped.member.mtime_ns):
-        return False
-    came = file.arrived or (file.size, file.checksum)
-    return came == (mapped.member.size, crc32c_hex(mapped.checksum))
+    for path, size, _, mtime_ns, checksum, arrived in known.files:
+        mapped = files.get(path)
+        if mapped is None:
+            return False
+        if keep_mtimes and (arrived is not None or mtime_ns != mapped.member.mtime_ns):
+            return False
+        came_size, came = arrived or (size, checksum)
+        if came_size != mapped.member.size or int(came, 16) != mapped.checksum:
+            return False
+    return True
 
 
 def _stands(receipt: RootReceipt, entry: InstalledEntry, touched: tuple[str, ...]) -> bool:
