@@ -10,9 +10,11 @@ import os
 import stat
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from threading import Semaphore
+from typing import Any
 
 from mx_artifacts.bundle.index import BundleMap
 from mx_artifacts.bundle.spans import Part, Span
@@ -33,6 +35,7 @@ from mx_artifacts.install.resume import begin_writing
 from mx_artifacts.install.space import Need, os_errors_translated, require_space
 from mx_artifacts.install.tree_writer import TreeWriter
 from mx_artifacts.install.unchanged import unchanged_entries
+from mx_artifacts.threads import thread_count
 
 _SYNC_THREADS = 16
 """A file system commits concurrent fsyncs together: 0.8 s instead of 2.3 s for 5,000 small files
@@ -97,6 +100,11 @@ class Staging:
                 self._let_go()
                 raise
         self._receipts = receipts_of_root(receipts, self.workspace.root)
+        # In memory a writer needs a core all the time, and further ones only fight for the
+        # interpreter; on a disk they wait for it.
+        self._writing: AbstractContextManager[Any] = nullcontext()
+        if lies_in_memory(self.directory):
+            self._writing = Semaphore(thread_count())
         self._map = bundle_map
         self._sink = BundleSink(bundle_bytes, self._writer)
         self._files: Mapping[str, InstalledFile] = {}
@@ -151,7 +159,7 @@ class Staging:
 
     def write_span(self, span: Span, data: memoryview) -> None:
         """Take the parts of a span, whose bytes `data` were verified; raises as `write`."""
-        with self._translated():
+        with self._translated(), self._writing:
             self._writer.write_span(span, data)
 
     def stop(self) -> None:
