@@ -19,20 +19,20 @@ from typing import Any
 from mx_artifacts.bundle.index import BundleMap
 from mx_artifacts.bundle.spans import Part, Span
 from mx_artifacts.clock import SYSTEM_CLOCK
-from mx_artifacts.core.digest import crc32c, crc32c_hex
 from mx_artifacts.errors import InstallVerificationError
 from mx_artifacts.install.access import Access
 from mx_artifacts.install.base import RootInstall
 from mx_artifacts.install.boot import boot_id, lost_entries
 from mx_artifacts.install.bundle_sink import BundleSink
 from mx_artifacts.install.entries import ancestors, group_entries, leaves_of
-from mx_artifacts.install.files import fsync_directory, remove_tree, stands
+from mx_artifacts.install.files import fsync_directory, remove_tree
 from mx_artifacts.install.history import FoundReceipt, receipts_of_root
 from mx_artifacts.install.hold import new_staging, remove_if_unused
 from mx_artifacts.install.mounts import lies_in_memory
 from mx_artifacts.install.receipt import InstalledEntry, InstalledFile
 from mx_artifacts.install.resume import begin_writing
 from mx_artifacts.install.space import Need, os_errors_translated, require_space
+from mx_artifacts.install.staged_files import describe, remove_emptied, standing_of, sync_file
 from mx_artifacts.install.tree_writer import TreeWriter
 from mx_artifacts.install.unchanged import unchanged_entries
 from mx_artifacts.threads import thread_count
@@ -40,7 +40,6 @@ from mx_artifacts.threads import thread_count
 _SYNC_THREADS = 16
 """A file system commits concurrent fsyncs together: 0.8 s instead of 2.3 s for 5,000 small files
 on ext4. syncfs would be one call, but waits for whatever else is dirty there (weights, 100 GB)."""
-_BLOCK_BYTES = 1024 * 1024
 
 
 @dataclass(frozen=True)
@@ -205,14 +204,14 @@ class Staging:
             unverified.update(report.unverified)
             if touched is not None:
                 touched = None if report.touched is None else touched | report.touched
-        _remove_emptied(self.directory, dropped)
+        remove_emptied(self.directory, dropped)
         if touched is None or dropped:
             files, directories = self._look_again()
             groups = self._entries(files, directories)
         elif touched:
             files = {**files, **{path: self._described(path) for path in touched}}
         self._access.apply(self.directory, self.directory.lstat())
-        standing = [] if replaces else _standing(self.workspace.root, groups)
+        standing = [] if replaces else standing_of(self.workspace.root, groups)
         repairs = dict(lost_entries(self.workspace.root, standing, self._receipts))
         if self.install.appear_whole:
             repairs |= self._faults(each for each in standing if each not in repairs)
@@ -274,7 +273,7 @@ class Staging:
             place = tree + path
             if os.lstat(place).st_ctime_ns == changed_at_ns[path]:
                 continue
-            if _describe(place, path).checksum != file.checksum:
+            if describe(place, path).checksum != file.checksum:
                 raise InstallVerificationError(
                     f"{place} is not what was received: it was changed on this disk"
                 )
@@ -315,58 +314,13 @@ class Staging:
         self._access.apply(place, found)
         came = self._files.get(path)
         arrived = None if came is None else (came.size, came.checksum)
-        return _describe(place, path)._replace(arrived=arrived)
+        return describe(place, path)._replace(arrived=arrived)
 
     def _sync(self, files: Iterable[str], directories: Iterable[str]) -> None:
         tree = self.directory
         with ThreadPoolExecutor(_SYNC_THREADS, "mx-install") as pool:
-            list(pool.map(_sync_file, (f"{tree}/{path}" for path in files)))
+            list(pool.map(sync_file, (f"{tree}/{path}" for path in files)))
             list(pool.map(fsync_directory, (tree, *(tree / path for path in directories))))
 
     def _translated(self) -> AbstractContextManager[None]:
         return os_errors_translated(f"stage for {self.install.root}")
-
-
-def _standing(root: Path, entries: Iterable[str]) -> list[str]:
-    """Return those of `entries` that stand in `root`."""
-    try:
-        names = frozenset(os.listdir(root))
-    except (FileNotFoundError, NotADirectoryError):
-        return []
-    return [e for e in entries if e.partition("/")[0] in names and stands(root, e)]
-
-
-def _remove_emptied(tree: Path, dropped: Iterable[str]) -> None:
-    """Remove directories in which fix-ups left nothing: an empty one must replace no full one."""
-    for path in dropped:
-        for above in reversed(ancestors(path)):
-            try:
-                (tree / above).rmdir()
-            except OSError:
-                break  # something is in it, or it is gone
-
-
-def _describe(place: str, path: str) -> InstalledFile:
-    checksum = 0
-    descriptor = os.open(place, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
-    try:
-        found = os.fstat(descriptor)
-        block_bytes = min(found.st_size + 1, _BLOCK_BYTES)
-        while block := os.read(descriptor, block_bytes):
-            checksum = crc32c(block, checksum)
-        # Our own read must not hide the engine's: under relatime only a read of a file whose
-        # access time is not past its change time is written down. usage.py looks for that.
-        os.utime(descriptor, ns=(found.st_ctime_ns, found.st_mtime_ns))
-    finally:
-        os.close(descriptor)
-    return InstalledFile(
-        path, found.st_size, stat.S_IMODE(found.st_mode), found.st_mtime_ns, crc32c_hex(checksum)
-    )
-
-
-def _sync_file(place: str) -> None:
-    descriptor = os.open(place, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -91,7 +91,7 @@ def test_files_are_synced_where_no_receipt_could_doubt_them(
     node: Node, monkeypatch: pytest.MonkeyPatch, knows: bool
 ) -> None:
     synced: list[str] = []
-    monkeypatch.setattr(staging, "_sync_file", synced.append)
+    monkeypatch.setattr(staging, "sync_file", synced.append)
     if not knows:
         monkeypatch.setattr(staging, "boot_id", lambda: "")
     node.fetch()
