@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from mx_artifacts.artifacts.factories import (
         tvm_ffi_cache_artifact_transfer as tvm_ffi_cache_artifact_transfer,
     )
+    from mx_artifacts.artifacts.fetch_values import FetcherSettings as FetcherSettings
     from mx_artifacts.artifacts.group_member import GroupWanted as GroupWanted
     from mx_artifacts.artifacts.protocol import ArtifactBundle as ArtifactBundle
     from mx_artifacts.artifacts.protocol import ArtifactCacheRoot as ArtifactCacheRoot
@@ -45,7 +46,6 @@ if TYPE_CHECKING:
     from mx_artifacts.core.identity import SourceIdentity as SourceIdentity
     from mx_artifacts.core.identity import compute_mx_source_id as compute_mx_source_id
     from mx_artifacts.fetcher import ArtifactFetcher as ArtifactFetcher
-    from mx_artifacts.fetcher import FetcherSettings as FetcherSettings
     from mx_artifacts.install.usage import UsageReport as UsageReport
     from mx_artifacts.install.usage import usage_of as usage_of
     from mx_artifacts.kinds.identity import probe_identity as probe_identity
@@ -63,7 +63,7 @@ _EXPORTS = {
     "ArtifactFetcher": "fetcher",
     "ArtifactPublisher": "publisher",
     "CentralClient": "client.central",
-    "FetcherSettings": "fetcher",
+    "FetcherSettings": "artifacts.fetch_values",
     "GroupWanted": "artifacts.group_member",
     "P2PArtifactTransfer": "artifacts.protocol",
     "PublisherSettings": "publisher",

@@ -11,118 +11,29 @@ from pathlib import Path
 from mx_artifacts.artifacts.bundle_root import check_bundle_root
 from mx_artifacts.artifacts.discover import RootObjection, no_objection
 from mx_artifacts.artifacts.factories import transfer_of_kind
+from mx_artifacts.artifacts.fetch_values import Fetched, FetcherSettings, FetchPlan
 from mx_artifacts.artifacts.find import ANY_SOURCE, SeenSources, SourceFinder, SourceWanted
 from mx_artifacts.artifacts.group_member import GroupMember, GroupWanted
+from mx_artifacts.artifacts.incoming import address_of, not_wrapped
 from mx_artifacts.artifacts.protocol import ArtifactSourceEndpoint
-from mx_artifacts.artifacts.receive import RootReceiver
-from mx_artifacts.artifacts.seed import Seeder
-from mx_artifacts.artifacts.seeding_receiver import SeedingReceiver
-from mx_artifacts.artifacts.tarred import (
-    DEFAULT_LOCK_TIMEOUT_SECONDS,
-    TarredP2PArtifactTransfer,
-    address_of,
-    not_wrapped,
-)
+from mx_artifacts.artifacts.seed_server import SeedServer
+from mx_artifacts.artifacts.tarred import TarredP2PArtifactTransfer
 from mx_artifacts.artifacts.turn import turn_to_fetch
 from mx_artifacts.client.central import CentralClient
 from mx_artifacts.clock import SYSTEM_CLOCK, Clock
 from mx_artifacts.compression import check_mode
 from mx_artifacts.core.identity import SourceIdentity
-from mx_artifacts.core.sources import PodIdentity
-from mx_artifacts.errors import InstallError, MxArtifactsError
+from mx_artifacts.errors import InstallError
 from mx_artifacts.install.base import ALONE, Agreement, InstallReport
 from mx_artifacts.install.workspace import check_target
 from mx_artifacts.kinds.base import CacheKind
 from mx_artifacts.kinds.identity import check_stated_roots
-from mx_artifacts.memory.budget import BundleBudget
 from mx_artifacts.observability.events import EventSink, drop
-from mx_artifacts.settings import (
-    BUNDLE_ROOT,
-    COMPRESSION,
-    DURABLE,
-    RESIDENT_BUDGET,
-    STATE_DIR,
-    TOPOLOGY,
-    TOPOLOGY_LEVELS,
-)
 from mx_artifacts.transfer.engine import TransferLimits, fetch_artifact
 from mx_artifacts.transfer.select import Here, ordering
 from mx_artifacts.transfer.source import SourceAddress
 from mx_artifacts.transport.base import Transport
 from mx_artifacts.transport.registry import open_transport
-from mx_artifacts.worker.server import WorkerServer
-
-
-@dataclass(frozen=True)
-class FetcherSettings:
-    """How a fetcher fetches.
-
-    Attributes:
-        bundle_root: where processes of this node take turns; default: MX_ARTIFACT_BUNDLE_ROOT.
-        timeout_seconds: budget for receiving from one source.
-        max_inflight_chunks: chunks that are read at once, each in a registered buffer.
-        lock_timeout_seconds: how long to wait for another installer of the same root, both
-            before the transfer and before the install.
-        selector: in which order sources are tried; see `transfer.select.ordering`.
-        topology: labels of where this node is; seeds state them. `topology_levels` are those that
-            count in the selection, the broadest first.
-        state_directory: where this node's quarantine is.
-        durable: wait until what is installed is on the disk.
-        max_bytes_per_second: taken by each transfer, and given away by seeds; None: any number.
-        compression: "auto", "zstd" or "none", of each transfer; seeds compress for whoever asks,
-            unless it is "none".
-        seed: serve what is received, from its first bytes on and until `close`.
-        host, port, pod, resident_budget_bytes, heartbeat_interval_seconds: of seeds; as in
-            `PublisherSettings`.
-    """
-
-    bundle_root: Path = field(default_factory=BUNDLE_ROOT.read)
-    timeout_seconds: float = 300.0
-    max_inflight_chunks: int = 4
-    lock_timeout_seconds: float = DEFAULT_LOCK_TIMEOUT_SECONDS
-    selector: str = "random"
-    topology: Mapping[str, str] = field(default_factory=TOPOLOGY.read)
-    topology_levels: Sequence[str] = field(default_factory=TOPOLOGY_LEVELS.read)
-    state_directory: Path = field(default_factory=STATE_DIR.read)
-    durable: bool = field(default_factory=DURABLE.read)
-    max_bytes_per_second: float | None = None
-    compression: str = field(default_factory=COMPRESSION.read)
-    seed: bool = False
-    host: str = "127.0.0.1"
-    port: int = 0
-    pod: PodIdentity = field(default_factory=PodIdentity)
-    resident_budget_bytes: int = field(default_factory=RESIDENT_BUDGET.read)
-    heartbeat_interval_seconds: float = 30.0
-
-
-@dataclass(frozen=True)
-class FetchPlan:
-    """What a fetch would do: the sources in the order in which they would be tried.
-
-    `already` is set when the first source's artifact is installed as it was, so that nothing
-    would be transferred; it is the report of an install that changes nothing.
-    """
-
-    sources: tuple[ArtifactSourceEndpoint, ...]
-    already: InstallReport | None
-
-
-@dataclass(frozen=True)
-class Fetched:
-    """What was fetched from whom, and what was installed.
-
-    `source` is the one that told what the artifact is; others may have delivered. `total_bytes`
-    were transferred: none when all of it was here already. `left_behind` are the sources that
-    failed meanwhile, by endpoint, and what by.
-    """
-
-    kind: str
-    source: ArtifactSourceEndpoint
-    total_bytes: int
-    transfer_seconds: float
-    install_seconds: float
-    report: InstallReport
-    left_behind: Mapping[str, MxArtifactsError] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -160,8 +71,7 @@ class ArtifactFetcher:
         self._client = client
         self._transport_factory = transport_factory
         self._transport: Transport | None = None
-        self._server: WorkerServer | None = None
-        self._seeder: Seeder | None = None
+        self._seeds = SeedServer(client, self._connected, settings, events)
         self._settings = settings
         self._events = events
         self._clock = clock
@@ -356,7 +266,7 @@ class ArtifactFetcher:
             list(map(address_of, same)),
             same[0].artifact_id,
             self._connected(),
-            self._seeding(fetch, None, same[0]),
+            self._seeds.receiver(fetch.identity, None, same[0]),
             self._limits(fetch),
             find_more=partial(self._find_others, fetch, same[0].artifact_id),
             events=self._events,
@@ -373,7 +283,7 @@ class ArtifactFetcher:
             self._connected(),
             self._limits(fetch),
             partial(self._find_others, fetch),
-            partial(self._seeding, fetch) if self._settings.seed else not_wrapped,
+            partial(self._seeds.receiver, fetch.identity) if self._settings.seed else not_wrapped,
         )
         received = self._clock.monotonic()
         report = transfer.install(staged, replace=fetch.replace, agreement=agreement)
@@ -400,40 +310,9 @@ class ArtifactFetcher:
 
     def _find_others(self, fetch: _Fetch, artifact_id: str) -> list[SourceAddress]:
         """Return who serves an artifact now, but for this process."""
-        own = self._seeder.endpoint if self._seeder is not None else ""
         seen = fetch.seen.setdefault(artifact_id, {})
         found = self._finder.find_others(fetch.identity, artifact_id, seen)
-        return [address for address in found if address.endpoint != own]
-
-    def _seeding(
-        self, fetch: _Fetch, receiver: RootReceiver | None, source: ArtifactSourceEndpoint
-    ) -> SeedingReceiver:
-        if self._seeder is None:
-            self._seeder = self._open_seeder()
-        return SeedingReceiver(receiver, partial(self._seeder.begin, fetch.identity, source))
-
-    def _open_seeder(self) -> Seeder:
-        settings = self._settings
-        self._server = WorkerServer(
-            self._connected(),
-            host=settings.host,
-            port=settings.port,
-            max_bytes_per_second=settings.max_bytes_per_second,
-            compression=settings.compression,
-            block_slots=settings.max_inflight_chunks,
-            events=self._events,
-        )
-        self._server.start()
-        return Seeder(
-            self._client,
-            self._connected(),
-            self._server,
-            BundleBudget(settings.resident_budget_bytes, settings.bundle_root),
-            settings.pod,
-            settings.heartbeat_interval_seconds,
-            self._events,
-            settings.topology,
-        )
+        return [address for address in found if address.endpoint != self._seeds.endpoint]
 
     def _transfer(
         self, kind: CacheKind, roots: Mapping[str, Path] | None
@@ -454,11 +333,7 @@ class ArtifactFetcher:
 
     def close(self) -> None:
         """Serve seeds no more, let their readers finish, close the transport. Idempotent."""
-        if self._seeder is not None:
-            self._seeder.close()
-        if self._server is not None:
-            self._server.stop()
-        self._seeder, self._server = None, None
+        self._seeds.close()
         transport, self._transport = self._transport, None
         if transport is not None:
             transport.close()

@@ -14,8 +14,8 @@ from mx_artifact_cli.text import count_of, format_bytes, format_seconds
 from mx_artifacts import settings
 
 if TYPE_CHECKING:
+    from mx_artifacts.artifacts.fetch_values import Fetched, FetchPlan
     from mx_artifacts.artifacts.protocol import ArtifactSourceEndpoint
-    from mx_artifacts.fetcher import Fetched, FetchPlan
     from mx_artifacts.kinds.identity import ProbedIdentity
 
 

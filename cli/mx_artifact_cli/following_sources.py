@@ -14,8 +14,9 @@ from mx_artifacts.errors import MxArtifactsError
 if TYPE_CHECKING:
     from mx_artifact_cli.selection import Selected
     from mx_artifact_cli.signals import StopRequest
+    from mx_artifacts.artifacts.fetch_values import Fetched
     from mx_artifacts.artifacts.find import SourceWanted
-    from mx_artifacts.fetcher import ArtifactFetcher, Fetched
+    from mx_artifacts.fetcher import ArtifactFetcher
     from mx_artifacts.kinds.identity import ProbedIdentity
 
 

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import dataclass, field, replace
-from functools import partial
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from mx_artifacts import settings
 from mx_artifacts.artifacts.bundle_root import check_bundle_root
 from mx_artifacts.artifacts.discover import OrderCandidates, candidate_sources, no_objection
+from mx_artifacts.artifacts.incoming import (
+    FindMore,
+    IncomingArtifact,
+    WrapReceiver,
+    no_more,
+    not_wrapped,
+)
 from mx_artifacts.artifacts.protocol import (
     DEFAULT_MAX_INFLIGHT_CHUNKS,
     DEFAULT_TIMEOUT_SECONDS,
@@ -20,7 +26,7 @@ from mx_artifacts.artifacts.protocol import (
     PackedRoot,
     StagedArtifact,
 )
-from mx_artifacts.artifacts.receive import RootReceiver, WantedBundle
+from mx_artifacts.artifacts.receive import WantedBundle
 from mx_artifacts.artifacts.root_labels import root_objection
 from mx_artifacts.bundle.pack import pack_tree
 from mx_artifacts.bundle.packed import PackedTree
@@ -31,13 +37,7 @@ from mx_artifacts.core.chunks import DEFAULT_CHUNK_SIZE_BYTES
 from mx_artifacts.core.identity import SourceIdentity, SourceType
 from mx_artifacts.core.sources import WorkerRecord
 from mx_artifacts.errors import (
-    BundleError,
     ConfigurationError,
-    InstallError,
-    MxArtifactsError,
-    RegistrationError,
-    TransferFailedError,
-    TransportUnavailableError,
 )
 from mx_artifacts.install.base import (
     ALONE,
@@ -56,35 +56,11 @@ from mx_artifacts.kinds.standing import standing_judge
 from mx_artifacts.memory.budget import BundleBudget
 from mx_artifacts.memory.buffers import Bundle
 from mx_artifacts.observability.events import Event, EventSink, drop
-from mx_artifacts.transfer.engine import TransferLimits, fetch_artifact
-from mx_artifacts.transfer.receiver import Receiver
-from mx_artifacts.transfer.scout import FindSources, nobody
-from mx_artifacts.transfer.source import SourceAddress
+from mx_artifacts.transfer.engine import TransferLimits
 from mx_artifacts.transport.base import Transport
 
 PRIMARY_BUNDLE_NAME = "artifact.tar"
 DEFAULT_LOCK_TIMEOUT_SECONDS = 60.0
-
-# Failures of this node: another source would meet them too.
-_OURS = (ConfigurationError, InstallError, RegistrationError, TransportUnavailableError)
-
-
-def no_more(artifact_id: str) -> Collection[SourceAddress]:
-    """Know no further source of an artifact."""
-    return ()
-
-
-WrapReceiver = Callable[[RootReceiver, ArtifactSourceEndpoint], Receiver]
-
-
-def not_wrapped(receiver: RootReceiver, source: ArtifactSourceEndpoint) -> Receiver:
-    """Let it receive by itself."""
-    return receiver
-
-
-def address_of(source: ArtifactSourceEndpoint) -> SourceAddress:
-    """Return where a transfer finds a source."""
-    return SourceAddress(source.worker_grpc_endpoint, source.mx_source_id)
 
 
 @dataclass(frozen=True)
@@ -236,43 +212,12 @@ class TarredP2PArtifactTransfer:
     ) -> StagedArtifact:
         """Fetch from a discovered source."""
         limits = TransferLimits(timeout, max_inflight_chunks)
-        return self._transfer([source], transport, limits, nobody)
+        return self._incoming(transport, limits).from_sources([source])
 
-    def _transfer(
-        self,
-        sources: Sequence[ArtifactSourceEndpoint],
-        transport: Transport,
-        limits: TransferLimits,
-        find_more: FindSources,
-        wrap: WrapReceiver = not_wrapped,
-    ) -> StagedArtifact:
-        """Fetch one artifact from those of `sources`, which all serve it, that deliver."""
-        receiver = RootReceiver(self._wanted_bundles(), self.mx_source_type)
-        by_address = {address_of(source): source for source in sources}
-        try:
-            received = fetch_artifact(
-                list(by_address),
-                sources[0].artifact_id,
-                transport,
-                wrap(receiver, sources[0]),
-                limits,
-                find_more=find_more,
-                events=self.events,
-            )
-        except MxArtifactsError as error:
-            # When it was the sources' fault, what verified stays for the next fetch.
-            receiver.close(keep=not isinstance(error, (*_OURS, BundleError)))
-            raise
-        except BaseException:
-            receiver.close()
-            raise
-        first = by_address[received.first]
-        return StagedArtifact(
-            receiver.stagings,
-            received.manifest,
-            replace(first, artifact_id=received.manifest.artifact_id()),
-            received.transferred_bytes,
-            received.left_behind,
+    def _incoming(self, transport: Transport, limits: TransferLimits) -> IncomingArtifact:
+        wanted = self._wanted_bundles()
+        return IncomingArtifact(
+            self.name, self.mx_source_type, wanted, transport, limits, self.events
         )
 
     def discover_and_transfer(
@@ -317,7 +262,7 @@ class TarredP2PArtifactTransfer:
         candidates: Iterable[ArtifactSourceEndpoint],
         transport: Transport,
         limits: TransferLimits,
-        find_more: Callable[[str], Iterable[SourceAddress]] = no_more,
+        find_more: FindMore = no_more,
         wrap: WrapReceiver = not_wrapped,
     ) -> StagedArtifact:
         """Fetch from `candidates`: the artifact of the first, from all that serve it, at once.
@@ -328,24 +273,7 @@ class TarredP2PArtifactTransfer:
         Raises:
             TransferFailedError: all failed; it lists each source and its cause.
         """
-        by_artifact: dict[str, list[ArtifactSourceEndpoint]] = {}
-        for source in candidates:
-            by_artifact.setdefault(source.artifact_id, []).append(source)
-        attempts: list[tuple[str, MxArtifactsError]] = []
-        for artifact_id, sources in by_artifact.items():
-            try:
-                more = partial(find_more, artifact_id)
-                return self._transfer(sources, transport, limits, more, wrap)
-            except _OURS:
-                raise
-            except TransferFailedError as error:
-                attempts += error.attempts
-            except MxArtifactsError as error:
-                attempts.append((sources[0].worker_grpc_endpoint, error))
-        listed = "; ".join(f"{endpoint}: {cause}" for endpoint, cause in attempts)
-        raise TransferFailedError(
-            f"no source delivered the {self.name} cache: {listed}", attempts=attempts
-        )
+        return self._incoming(transport, limits).from_any(candidates, find_more, wrap)
 
     def _wanted_bundles(self) -> list[WantedBundle]:
         """Return the bundles of an artifact, and how those that are wanted are installed."""

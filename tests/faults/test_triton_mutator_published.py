@@ -13,11 +13,12 @@ from pathlib import Path
 
 import pytest
 
+from mx_artifacts.artifacts.fetch_values import Fetched, FetcherSettings
 from mx_artifacts.artifacts.find import SourceWanted
 from mx_artifacts.bundle import pack
 from mx_artifacts.client.central import CentralClient
 from mx_artifacts.core.identity import SourceIdentity, SourceType
-from mx_artifacts.fetcher import ArtifactFetcher, Fetched, FetcherSettings
+from mx_artifacts.fetcher import ArtifactFetcher
 from mx_artifacts.kinds.registry import get_kind
 from mx_artifacts.publisher import ArtifactPublisher, Published, PublisherSettings
 from mx_artifacts.transport.registry import create_transport

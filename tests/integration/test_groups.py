@@ -12,6 +12,7 @@ from pathlib import Path
 import grpc
 import pytest
 
+from mx_artifacts.artifacts.fetch_values import FetcherSettings
 from mx_artifacts.artifacts.group_member import GroupWanted
 from mx_artifacts.client.central import CentralClient
 from mx_artifacts.core.groups import MemberReport, Phase, Progress
@@ -23,7 +24,7 @@ from mx_artifacts.errors import (
     RecordNotFoundError,
     RemoteError,
 )
-from mx_artifacts.fetcher import ArtifactFetcher, FetcherSettings
+from mx_artifacts.fetcher import ArtifactFetcher
 from mx_artifacts.kinds.registry import get_kind
 from mx_artifacts.server.app import ServerConfig
 from mx_artifacts.transport.base import Transport

@@ -214,5 +214,5 @@ def test_a_seed_that_finds_no_memory_harms_no_install(fleet: Fleet, tmp_path: Pa
     assert contents(tmp_path / "cold") == contents(cache)
     (failed,) = [event for event in events if event.name == "seed.failed"]
     assert "MX_ARTIFACT_RESIDENT_BUDGET" in failed.fields["error"].hint()
-    assert isinstance(fetcher._seeder, Seeder)
-    assert not fetcher._seeder._seeds
+    assert isinstance(fetcher._seeds._seeder, Seeder)
+    assert not fetcher._seeds._seeder._seeds

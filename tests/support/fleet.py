@@ -10,9 +10,10 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
+from mx_artifacts.artifacts.fetch_values import Fetched, FetcherSettings
 from mx_artifacts.client.central import CentralClient
 from mx_artifacts.core.identity import SourceIdentity
-from mx_artifacts.fetcher import ArtifactFetcher, Fetched, FetcherSettings
+from mx_artifacts.fetcher import ArtifactFetcher
 from mx_artifacts.kinds.identity import probe_identity
 from mx_artifacts.kinds.registry import get_kind
 from mx_artifacts.observability.events import EventSink, drop

@@ -5,12 +5,13 @@ from __future__ import annotations
 from contextlib import ExitStack
 from pathlib import Path
 
+from mx_artifacts.artifacts.fetch_values import FetcherSettings
 from mx_artifacts.artifacts.publish import ServingLimits
 from mx_artifacts.client.central import CentralClient
 from mx_artifacts.core.identity import SourceIdentity, SourceType
 from mx_artifacts.core.sources import PodIdentity, SourceQuery, SourceStatus, WorkerRecord
 from mx_artifacts.errors import BackendUnavailableError
-from mx_artifacts.fetcher import ArtifactFetcher, FetcherSettings
+from mx_artifacts.fetcher import ArtifactFetcher
 from mx_artifacts.kinds.registry import get_kind
 from mx_artifacts.publisher import ArtifactPublisher, Published, PublisherSettings
 from tests.support.artifacts import new_agent

@@ -10,6 +10,7 @@ from typing import cast
 import pytest
 
 from mx_artifacts.artifacts import tarred
+from mx_artifacts.artifacts.fetch_values import FetcherSettings
 from mx_artifacts.artifacts.find import SourceWanted
 from mx_artifacts.artifacts.turn import turn_to_fetch
 from mx_artifacts.bundle.rules import first_parts
@@ -30,7 +31,7 @@ from mx_artifacts.errors import (
     NoSpaceError,
     UnusablePlaceError,
 )
-from mx_artifacts.fetcher import ArtifactFetcher, FetcherSettings
+from mx_artifacts.fetcher import ArtifactFetcher
 from mx_artifacts.install.base import ArtifactOrigin, RootInstall
 from mx_artifacts.install.space import Need
 from mx_artifacts.kinds.registry import get_kind

@@ -11,6 +11,7 @@ import pytest
 from mx_artifacts import settings
 from mx_artifacts.artifacts.discover import discover_artifact_source
 from mx_artifacts.artifacts.factories import triton_cache_artifact_transfer
+from mx_artifacts.artifacts.fetch_values import FetcherSettings
 from mx_artifacts.client.central import CentralClient
 from mx_artifacts.clock import FakeClock
 from mx_artifacts.core.identity import SourceIdentity, SourceType, compute_mx_source_id
@@ -23,7 +24,7 @@ from mx_artifacts.core.sources import (
     WorkerRecord,
 )
 from mx_artifacts.errors import ConfigurationError, IncompatibleSourceError
-from mx_artifacts.fetcher import ArtifactFetcher, FetcherSettings
+from mx_artifacts.fetcher import ArtifactFetcher
 from mx_artifacts.install.quarantine import Quarantine
 from mx_artifacts.transport.base import Transport
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,12 +13,16 @@ import click
 from mx_artifact_cli import options
 from mx_artifact_cli.connect import open_client
 from mx_artifact_cli.fetched import show_fetched, show_plan
+from mx_artifact_cli.fetching import (
+    is_new_here,
+    new_fetcher,
+    source_wanted,
+    transport_factory_of,
+)
 from mx_artifact_cli.group import group_options, group_wanted, warn_of_asymmetry
 from mx_artifact_cli.installed import no_use
-from mx_artifact_cli.network import host_towards
 from mx_artifact_cli.options import Verb, parsed_option, setting_option
 from mx_artifact_cli.output import Output, error_object
-from mx_artifact_cli.pod import own_pod
 from mx_artifact_cli.progress import progress
 from mx_artifact_cli.selection import ALL, Selected, identify, select_kinds, warn_of_unchecked
 from mx_artifact_cli.signals import stop_request
@@ -33,13 +37,9 @@ from mx_artifacts.parsing import parse_artifact_id, parse_wait
 
 if TYPE_CHECKING:
     from mx_artifact_cli.following_sources import FetchFollower
-    from mx_artifacts.artifacts.find import SourceWanted
-    from mx_artifacts.client.central import CentralClient
     from mx_artifacts.core.identity import SourceIdentity
     from mx_artifacts.fetcher import ArtifactFetcher
     from mx_artifacts.kinds.identity import ProbedIdentity
-    from mx_artifacts.observability.events import EventSink
-    from mx_artifacts.transport.base import Transport
 
 
 @click.command("fetch-and-install", cls=Verb)
@@ -156,14 +156,14 @@ def command(
         device=device,
         profile=profile,
     )
-    will_transfer = ALL not in kind_names and (replace or any(map(_is_new_here, selected)))
+    will_transfer = ALL not in kind_names and (replace or any(map(is_new_here, selected)))
     done: list[dict[str, Any]] = []
     failures: dict[str, MxArtifactsError] = {}
     with (
-        _transport_factory(early=not dry_run and will_transfer) as transport_factory,
+        transport_factory_of(early=not dry_run and will_transfer) as transport_factory,
         open_client(server) as client,
         progress(output) as events,
-        _fetcher(client, fetching, events, transport_factory, server, seed=seed) as fetcher,
+        new_fetcher(client, fetching, events, transport_factory, server, seed=seed) as fetcher,
     ):
         if ALL in kind_names and fetching["wait"]:
             identities = _known_identities(selected, identity_of)
@@ -175,7 +175,7 @@ def command(
                 probed = identity_of(each)
                 warn_of_unchecked(output, each.kind, probed)
                 warn_of_asymmetry(output, each, fetching)
-                wanted = _wanted(fetching, probed.accelerator)
+                wanted = source_wanted(fetching, probed.accelerator)
                 followed = follower.add(each, probed, wanted) if follower else None
                 if dry_run:
                     plan = fetcher.plan(
@@ -277,78 +277,3 @@ def _known_identities(
         with contextlib.suppress(ConfigurationError):
             identities.append(identity_of(each).identity)
     return identities
-
-
-def _is_new_here(selected: Selected) -> bool:
-    """Tell whether nothing was ever installed in a kind's primary root, so that none is there."""
-    from mx_artifacts.install.workspace import receipt_directories
-
-    try:
-        primary = next(iter(selected.roots(settings.environment()).values()))
-    except ConfigurationError:
-        return False  # the fetch will say so
-    return not receipt_directories(primary)
-
-
-@contextlib.contextmanager
-def _transport_factory(*, early: bool) -> Iterator[Callable[[], Transport]]:
-    """Return what makes this process's transport.
-
-    It is opened `early`, while imports, probes and discovery take their time, where any source that
-    is found is read from. Where none is, nobody waits for it or hears of its failure.
-    """
-    if not early:
-        from mx_artifacts.transport.registry import open_transport
-
-        yield open_transport
-        return
-    from mx_artifacts.transport.opening import OpeningTransport
-
-    with contextlib.closing(OpeningTransport()) as opening:
-        yield opening.take
-
-
-def _fetcher(
-    client: CentralClient,
-    fetching: Mapping[str, Any],
-    events: EventSink,
-    transport_factory: Callable[[], Transport],
-    server: str,
-    *,
-    seed: bool,
-) -> ArtifactFetcher:
-    from mx_artifacts.fetcher import ArtifactFetcher, FetcherSettings
-
-    return ArtifactFetcher(
-        client=client,
-        settings=FetcherSettings(
-            bundle_root=fetching["bundle_root"],
-            timeout_seconds=fetching["timeout"],
-            max_inflight_chunks=settings.SLOTS.read(),
-            lock_timeout_seconds=fetching["lock_timeout"],
-            durable=fetching["durable"] or settings.DURABLE.read(),
-            selector=settings.SOURCE_SELECTOR.read(),
-            max_bytes_per_second=fetching["max_rate"],
-            compression=fetching["compression"],
-            seed=seed,
-            host=fetching["host"] or (host_towards(server) if seed else ""),
-            port=fetching["port"],
-            pod=own_pod(),
-            heartbeat_interval_seconds=settings.HEARTBEAT_INTERVAL.read(),
-        ),
-        transport_factory=transport_factory,
-        events=events,
-    )
-
-
-def _wanted(fetching: Mapping[str, Any], probed_accelerator: str) -> SourceWanted:
-    from mx_artifacts.artifacts.find import SourceWanted
-
-    return SourceWanted(
-        worker_rank=fetching["worker_rank"],
-        node_rank=fetching["node_rank"],
-        artifact_id=fetching["artifact_id"] or "",
-        accelerator=fetching["accelerator"] or probed_accelerator,
-        wait_seconds=fetching["wait"] or 0.0,
-        allow_other_root=fetching["allow_other_root"],
-    )
