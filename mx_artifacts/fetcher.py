@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import random
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -23,17 +24,21 @@ from mx_artifacts.client.central import CentralClient
 from mx_artifacts.clock import SYSTEM_CLOCK, Clock
 from mx_artifacts.compression import check_mode
 from mx_artifacts.core.identity import SourceIdentity
-from mx_artifacts.errors import InstallError
+from mx_artifacts.errors import InstallError, TransferFailedError
 from mx_artifacts.install.base import ALONE, Agreement, InstallReport
 from mx_artifacts.install.workspace import check_target
 from mx_artifacts.kinds.base import CacheKind
 from mx_artifacts.kinds.identity import check_stated_roots
-from mx_artifacts.observability.events import EventSink, drop
+from mx_artifacts.observability.events import Event, EventSink, drop
+from mx_artifacts.transfer.deadline import Deadline
 from mx_artifacts.transfer.engine import TransferLimits, fetch_artifact
 from mx_artifacts.transfer.select import Here, ordering
 from mx_artifacts.transfer.source import SourceAddress
 from mx_artifacts.transport.base import Transport
 from mx_artifacts.transport.registry import open_transport
+
+RETRY_SECONDS = 1.0
+"""Between two attempts at sources that were all lost; what verified is kept meanwhile."""
 
 
 @dataclass(frozen=True)
@@ -43,8 +48,12 @@ class _Fetch:
     identity: SourceIdentity
     transfer: TarredP2PArtifactTransfer
     replace: bool
-    wait_seconds: float
+    wanted: SourceWanted
     seen: dict[str, SeenSources] = field(default_factory=dict)
+
+
+def _within(wanted: SourceWanted, wait_seconds: float) -> SourceWanted:
+    return dataclasses.replace(wanted, wait_seconds=wait_seconds)
 
 
 class ArtifactFetcher:
@@ -210,10 +219,10 @@ class ArtifactFetcher:
             GroupInDoubtError: likewise, but others may have installed.
             ConfigurationError, RemoteError: the group cannot be joined; nothing was asked for.
         """
-        plan = partial(self._plan, kind, identity, roots, wanted=wanted, replace=replace)
-        fetch = _Fetch(identity, self._transfer(kind, roots), replace, wanted.wait_seconds)
+        plan = partial(self._plan, kind, identity, roots, replace=replace)
+        fetch = _Fetch(identity, self._transfer(kind, roots), replace, wanted)
         if group is None or group.size == 1:
-            return self._fetch(fetch, plan(), ALONE)
+            return self._fetch_patiently(fetch, plan, ALONE)
         with GroupMember(
             self._client,
             group,
@@ -222,7 +231,23 @@ class ArtifactFetcher:
             clock=self._clock,
             events=self._events,
         ) as member:
-            return self._fetch(fetch, plan(), member)
+            return self._fetch_patiently(fetch, plan, member)
+
+    def _fetch_patiently(
+        self, fetch: _Fetch, plan: Callable[..., FetchPlan], agreement: Agreement
+    ) -> Fetched:
+        """Fetch; where all sources that are listed are lost, wait for others, as for the first."""
+        wait = Deadline(fetch.wanted.wait_seconds, self._clock)
+        while True:
+            now = dataclasses.replace(fetch, wanted=_within(fetch.wanted, wait.remaining()))
+            try:
+                return self._fetch(now, plan(wanted=now.wanted), agreement)
+            except TransferFailedError as error:
+                if not error.retryable or wait.passed:
+                    raise
+                told = {"seconds_left": wait.remaining(), "error": error}
+                self._events(Event("discover.waiting", told))
+                self._clock.sleep(min(RETRY_SECONDS, wait.remaining()))
 
     def _fetch(self, fetch: _Fetch, plan: FetchPlan, agreement: Agreement) -> Fetched:
         first, transfer = plan.sources[0], fetch.transfer
@@ -294,6 +319,7 @@ class ArtifactFetcher:
             transfer_seconds=received - started,
             install_seconds=self._clock.monotonic() - received,
             report=report,
+            delivered=staged.delivered,
             left_behind=staged.left_behind,
         )
 
@@ -302,7 +328,7 @@ class ArtifactFetcher:
         return TransferLimits(
             settings.timeout_seconds,
             settings.max_inflight_chunks,
-            source_wait_seconds=fetch.wait_seconds,
+            source_wait_seconds=fetch.wanted.wait_seconds,
             serves_on=settings.seed,
             max_bytes_per_second=settings.max_bytes_per_second,
             compression=settings.compression,
@@ -330,6 +356,11 @@ class ArtifactFetcher:
         if self._transport is None:
             self._transport = self._transport_factory()
         return self._transport
+
+    @property
+    def is_seeding(self) -> bool:
+        """Whether something that was fetched is served to others now."""
+        return self._seeds.is_serving
 
     def close(self) -> None:
         """Serve seeds no more, let their readers finish, close the transport. Idempotent."""

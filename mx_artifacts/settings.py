@@ -292,7 +292,10 @@ SOURCE_QUERY_TIMEOUT = _setting(
     "MX_SOURCE_QUERY_TIMEOUT", 10.0, parse_duration, "bound of a call to the central server [s]"
 )
 TRANSFER_TIMEOUT = _setting(
-    "MX_TRANSFER_TIMEOUT", 300.0, parse_duration, "budget for receiving from one source [s]"
+    "MX_TRANSFER_TIMEOUT",
+    300.0,
+    parse_duration,
+    "budget of a transfer, from all sources of an artifact [s]",
 )
 SOURCE_SELECTOR = _setting(
     "MX_P2P_SOURCE_SELECTOR",

@@ -104,6 +104,9 @@ def show_fetched(output: Output, probed: ProbedIdentity, fetched: Fetched) -> di
             f"{format_seconds(fetched.transfer_seconds)} ({format_bytes(rate)}/s)"
         )
         facts["install"] = format_seconds(fetched.install_seconds)
+    if len(fetched.delivered) > 1:
+        shares = (f"{at} {format_bytes(size)}" for at, size in fetched.delivered.items())
+        facts["shares"] = ", ".join(shares)
     output.facts(facts, indent="  ")
     for endpoint, error in fetched.left_behind.items():
         output.warn(f"source {endpoint} was left behind, others delivered: {error}")
@@ -116,6 +119,7 @@ def show_fetched(output: Output, probed: ProbedIdentity, fetched: Fetched) -> di
         "total_bytes": fetched.total_bytes,
         "transfer_seconds": round(fetched.transfer_seconds, 6),
         "install_seconds": round(fetched.install_seconds, 6),
+        "delivered": dict(fetched.delivered),
         "left_behind": {at: error_object(error) for at, error in fetched.left_behind.items()},
         "receipt": report.receipt_path,
         "roots": root_objects(report),

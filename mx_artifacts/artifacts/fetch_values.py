@@ -81,8 +81,8 @@ class Fetched:
     """What was fetched from whom, and what was installed.
 
     `source` is the one that told what the artifact is; others may have delivered. `total_bytes`
-    were transferred: none when all of it was here already. `left_behind` are the sources that
-    failed meanwhile, by endpoint, and what by.
+    were transferred: none when all of it was here already. `delivered` says how many of them from
+    whom, and `left_behind` which sources failed meanwhile, and what by; both by endpoint.
     """
 
     kind: str
@@ -91,4 +91,5 @@ class Fetched:
     transfer_seconds: float
     install_seconds: float
     report: InstallReport
+    delivered: Mapping[str, int] = field(default_factory=dict)
     left_behind: Mapping[str, MxArtifactsError] = field(default_factory=dict)

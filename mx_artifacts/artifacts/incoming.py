@@ -95,6 +95,7 @@ class IncomingArtifact:
             received.manifest,
             replace(first, artifact_id=received.manifest.artifact_id()),
             received.transferred_bytes,
+            received.delivered,
             received.left_behind,
         )
 

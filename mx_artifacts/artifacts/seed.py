@@ -66,6 +66,11 @@ class Seeder:
         """Where it serves (host:port): nobody should read from itself."""
         return self._server.endpoint
 
+    @property
+    def is_serving(self) -> bool:
+        """Whether it serves an artifact."""
+        return bool(self._seeds)
+
     def begin(
         self,
         identity: SourceIdentity,
@@ -176,14 +181,17 @@ class Seed:
             for start, header in bundle_map.headers():
                 self._views[index][start : start + len(header)] = header
 
-    def took(self, span: Span, data: memoryview) -> None:
-        """Take what was verified; others may read it from here on."""
+    def took(self, span: Span, data: memoryview, covered: tuple[int, int]) -> None:
+        """Take what was verified; others may read all that is `covered` (from, up to) from here on.
+
+        That is the span and the headers and zeros around it, so that chunks become whole.
+        """
         view = self._views[span.file_index]
         if span.chunk is not None:
             view[span.offset : span.end] = data
         for part in span.parts:
             view[part.offset : part.offset + part.length] = span.content_of(part, data)
-        self._growing.arrived(span.file_index, span.offset, span.end)
+        self._growing.arrived(span.file_index, *covered)
 
     def complete(self) -> None:
         """Hear that all was taken; peers that know nothing of parts may come."""

@@ -41,6 +41,11 @@ class SeedServer:
         """Where it serves (host:port), "" while it does not: nobody should read from itself."""
         return self._seeder.endpoint if self._seeder is not None else ""
 
+    @property
+    def is_serving(self) -> bool:
+        """Whether it serves an artifact."""
+        return self._seeder is not None and self._seeder.is_serving
+
     def receiver(
         self,
         identity: SourceIdentity,

@@ -21,6 +21,7 @@ class SeedingReceiver:
         self._begin_seed = begin_seed
         self._seed: Seed | None = None
         self._lacking: set[tuple[int, int]] = set()
+        self._covered: dict[Span, tuple[int, int]] = {}
 
     def begin(self, manifest: ArtifactManifest, maps: Mapping[int, BundleMap]) -> Sequence[Span]:
         """Make a place for all; raises as that of `inner`."""
@@ -30,21 +31,22 @@ class SeedingReceiver:
             return lacking
         self._lacking = {key for span in lacking for key in _keys(span)}
         if not maps:
-            return [span_of_chunk(chunk) for chunk in manifest.chunks]
-        return [
-            span
-            for index, bundle_map in maps.items()
-            for span in spans_of(
-                index, (p for m in bundle_map.members for p in parts_of(m)), bundle_map.length
-            )
-        ]
+            spans = [span_of_chunk(chunk) for chunk in manifest.chunks]
+            self._covered = {span: (span.offset, span.end) for span in spans}
+        for index, bundle_map in maps.items():
+            parts = (part for member in bundle_map.members for part in parts_of(member))
+            of_bundle = list(spans_of(index, parts, bundle_map.length))
+            starts = [0, *(span.offset for span in of_bundle[1:])]
+            ends = [*starts[1:], bundle_map.length]
+            self._covered |= dict(zip(of_bundle, zip(starts, ends, strict=True), strict=True))
+        return list(self._covered)
 
     def write(self, span: Span, data: memoryview) -> None:
         if self._seed is None:
             assert self._inner is not None
             self._inner.write(span, data)
             return
-        self._seed.took(span, data)
+        self._seed.took(span, data, self._covered[span])
         if self._inner is not None:
             wanted = [part for part in span.parts if _key(span, part) in self._lacking]
             if wanted or (span.chunk is not None and _keys(span)[0] in self._lacking):

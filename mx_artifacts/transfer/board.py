@@ -7,7 +7,7 @@ its bytes soonest; what a source that failed was asked for goes back on the boar
 from __future__ import annotations
 
 import threading
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
@@ -63,6 +63,7 @@ class Board:
         self._closed = False
         self._news = 0
         self._is_tried = False
+        self._delivered: Counter[str] = Counter()
         self.total = len(self._todo)
         self.done = 0
         self.done_bytes = 0
@@ -150,6 +151,7 @@ class Board:
             reader = self._readers.get(source)
             if reader is not None:
                 self._is_tried = True
+                self._delivered[source.address.endpoint] += span.length
                 latest, mean = seconds / span.length, reader.seconds_per_byte
                 reader.seconds_per_byte = mean + _SPEED_WEIGHT * (latest - mean) if mean else latest
                 if not mean:  # more than one may read from it now
@@ -251,6 +253,11 @@ class Board:
         """Return numbers that grow when a span was finished, or a source has more to give."""
         with self._changed:
             return self.done, self._news
+
+    def delivered(self) -> dict[str, int]:
+        """Return how many bytes came from whom, by endpoint; damaged ones count too."""
+        with self._changed:
+            return dict(self._delivered)
 
     def has_delivered(self, source: Source) -> bool:
         """Tell whether something came from `source`, which is asked."""

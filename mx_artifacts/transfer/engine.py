@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from mx_artifacts.bundle.spans import Span
@@ -57,11 +57,13 @@ class TransferLimits:
 
 @dataclass(frozen=True)
 class Received:
-    """What came, from whom the tables were, and which sources failed by what."""
+    """What came, from whom the tables were, how many bytes were from whom (by endpoint), and which
+    sources failed by what and did not recover."""
 
     manifest: ArtifactManifest
     first: SourceAddress
     transferred_bytes: int
+    delivered: Mapping[str, int] = field(default_factory=dict)
     left_behind: Mapping[str, MxArtifactsError] = field(default_factory=dict)
 
 
@@ -112,6 +114,7 @@ def fetch_artifact(
             rng.shuffle(spans)
         size = {"total_bytes": sum(s.length for s in spans), "chunk_count": len(spans)}
         events(Event("transfer.started", size))
+        delivered: Mapping[str, int] = {}
         if spans:
             others = [s for s in sources if s not in failures.addresses]
             board = Board(
@@ -150,9 +153,12 @@ def fetch_artifact(
             )
             first = new_source(plan.address, plan.client)
             _run(pipeline, scout, first, others, receiver, pool)
+            delivered = board.delivered()
+            failures.forget_those_of(board.sources())
         receiver.finish()
     events(Event("transfer.finished", size))
-    return Received(plan.manifest, plan.address, size["total_bytes"], failures.by_endpoint)
+    total_bytes = size["total_bytes"]
+    return Received(plan.manifest, plan.address, total_bytes, delivered, failures.by_endpoint)
 
 
 def _pool(transport: Transport, limits: TransferLimits, spans: Sequence[Span]) -> BufferPool:
@@ -199,6 +205,11 @@ class _Failures:
         if type(known) is not type(error):
             told = {"endpoint": address.endpoint, "error": error}
             self._events(Event("transfer.source_failed", told))
+
+    def forget_those_of(self, sources: Iterable[Source]) -> None:
+        """Take back what sources failed by that are well again."""
+        for source in sources:
+            self.by_endpoint.pop(source.address.endpoint, None)
 
     def as_error(self, progress: str = "") -> MxArtifactsError:
         """Return what to raise when no source is left: of one source, its own error."""

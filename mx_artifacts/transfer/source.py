@@ -116,7 +116,7 @@ class Source:
             self._check_whole(whole)
             self._connect(whole.descriptor)
             self._whole = whole
-            self.refresh()
+        self.refresh()
 
     def _check_whole(self, whole: WholeLease) -> None:
         sizes = {file.file_index: file.size for file in self._manifest.files if file.size}
@@ -142,7 +142,14 @@ class Source:
         if self._complete:
             return True
         ranges = self._ranges.get(span.file_index)
-        return ranges is not None and ranges.has(span.offset, span.end)
+        if ranges is None:
+            return False
+        start, end = span.offset, span.end
+        if self.leases_chunks:  # which it does with whole ones only
+            chunks = [chunk for chunk, _, _ in self.chunks_of(span)]
+            start = chunks[0].file_offset
+            end = chunks[-1].file_offset + chunks[-1].length
+        return ranges.has(start, end)
 
     def check_lease(self) -> None:
         """Return when the artifact, leased as a whole, still is; raise LeaseExpiredError if not."""

@@ -101,9 +101,9 @@ def error_from_worker(error: grpc.RpcError, endpoint: str) -> MxArtifactsError:
         )
     if code is grpc.StatusCode.RESOURCE_EXHAUSTED:
         return NoFreeSlotError(f"{where} is busy: {details}")
-    if code in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED):
+    if code is grpc.StatusCode.UNAVAILABLE:
         return PeerLostError(f"{where} is gone: {details}")
-    if code is grpc.StatusCode.DEADLINE_EXCEEDED:
+    if code in (grpc.StatusCode.DEADLINE_EXCEEDED, grpc.StatusCode.CANCELLED):  # by us, then
         return PeerLostError(f"{where} did not answer in time")
     if code is grpc.StatusCode.NOT_FOUND:
         return RecordNotFoundError(f"{where}: {details}")

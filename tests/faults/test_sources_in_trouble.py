@@ -141,7 +141,8 @@ def test_a_source_is_found_again_at_its_old_address(
     fetched = fleet.fetch(fetcher, tmp_path / "cold", wanted=SourceWanted(wait_seconds=30))
     assert contents(tmp_path / "cold") == contents(cache)
     assert time.monotonic() - lost[0] >= 1
-    assert list(fetched.left_behind) == [source._server.endpoint]
+    assert not fetched.left_behind  # it is well again
+    assert list(fetched.delivered) == [source._server.endpoint]
 
 
 def test_a_look_for_sources_that_fails_in_an_unknown_way_ends_nothing(
@@ -323,7 +324,7 @@ class TwoSeeds:
         """Return how many bytes each has, and both together."""
         found: list[Ranges] = []
         for fetcher in self.fetchers:
-            seeds = fetcher._seeder._seeds.values() if fetcher._seeder else ()
+            seeds = fetcher._seeds._seeder._seeds.values() if fetcher._seeds._seeder else ()
             parts = [seed._growing.available() for seed in list(seeds)]
             assert None not in parts, "it was to be stopped before"
             found.append(Ranges(each for part in parts if part for each in part[0]))
@@ -408,7 +409,7 @@ def test_a_target_without_space_blames_no_source(
     def fill_up(*_arguments: object) -> None:
         raise NoSpaceError("the disk is full (injected)")
 
-    monkeypatch.setattr("mx_artifacts.install.staging.Staging.write_part", fill_up)
+    monkeypatch.setattr("mx_artifacts.install.staging.Staging.write_span", fill_up)
     with pytest.raises(NoSpaceError, match="injected"):
         fleet.fetch(fleet.fetcher(events=events.append), tmp_path / "cold")
     assert "transfer.source_failed" not in {event.name for event in events}

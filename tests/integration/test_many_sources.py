@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -9,9 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from mx_artifacts.artifacts.find import SourceWanted
 from mx_artifacts.artifacts.seed import Seeder
 from mx_artifacts.core.sources import SourceQuery, SourceStatus
-from mx_artifacts.errors import PeerLostError, TransferFailedError
+from mx_artifacts.errors import MxArtifactsError, PeerLostError, TransferFailedError
 from mx_artifacts.observability.events import Event
 from mx_artifacts.transport.faults import Corrupt, LosePeer, Stall
 from tests.support.fleet import IDENTITY, Counting, Fleet, fill_cache, running_fleet
@@ -216,3 +218,63 @@ def test_a_seed_that_finds_no_memory_harms_no_install(fleet: Fleet, tmp_path: Pa
     assert "MX_ARTIFACT_RESIDENT_BUDGET" in failed.fields["error"].hint()
     assert isinstance(fetcher._seeds._seeder, Seeder)
     assert not fetcher._seeds._seeder._seeds
+
+
+@pytest.mark.parametrize("limited", [False, True], ids=["whole", "by chunks"])
+def test_seeds_that_lack_the_same_do_not_wait_for_each_other(
+    fleet: Fleet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limited: bool
+) -> None:
+    """Also where a rate limit makes them lease chunks."""
+    monkeypatch.setattr("mx_artifacts.transfer.scout.STUCK_SECONDS", 2.0)
+    source, _ = fleet.publish(fill_cache(tmp_path / "warm", large=LARGE_BYTES))
+    countings = [Counting(pause_seconds=0.2) for _ in range(2)]
+    half = threading.Event()
+
+    def tell(event: Event) -> None:
+        taken = sum(sum(each.bytes_from.values()) for each in countings)
+        if event.name == "transfer.chunk" and taken > LARGE_BYTES // 2:
+            half.set()
+
+    def fetch(number: int) -> MxArtifactsError | None:
+        counting = countings[number]
+        fetcher = fleet.fetcher(
+            lambda: counting,
+            tell,
+            seed=True,
+            max_bytes_per_second=16 << 20 if limited else None,
+            bundle_root=tmp_path / f"turns{number}",
+        )
+        try:
+            fleet.fetch(fetcher, tmp_path / f"cold{number}")
+        except MxArtifactsError as error:
+            return error
+        return None
+
+    with ThreadPoolExecutor(2) as pool:
+        fetches = [pool.submit(fetch, number) for number in range(2)]
+        assert half.wait(30)
+        for counting in countings:
+            counting.fault_of[source._transport.agent_name] = LosePeer()
+        source.close()
+        errors = [each.result(timeout=40) for each in fetches]
+    assert all(isinstance(error, TransferFailedError) for error in errors)
+    assert not any((tmp_path / f"cold{number}").exists() for number in range(2))
+
+
+def test_a_fetch_waits_for_the_next_life_of_a_source_that_is_still_listed(
+    fleet: Fleet, tmp_path: Path
+) -> None:
+    cache = fill_cache(tmp_path / "warm")
+    first, _ = fleet.publish(cache)
+    first._server.stop(grace_seconds=0)  # its record stays, as that of a pod which was killed
+    events: list[Event] = []
+    fetcher = fleet.fetcher(events=events.append)
+    with ThreadPoolExecutor(1) as pool:
+        wanted = SourceWanted(wait_seconds=60)
+        fetching = pool.submit(fleet.fetch, fetcher, tmp_path / "cold", wanted=wanted)
+        while not any(event.name == "discover.waiting" for event in events):
+            time.sleep(0.05)
+        fleet.publish(cache)
+        fetched = fetching.result(timeout=40)
+    assert contents(tmp_path / "cold") == contents(cache)
+    assert fetched.delivered == {fetched.source.worker_grpc_endpoint: fetched.total_bytes}

@@ -212,6 +212,7 @@ def command(
                     raise
                 failures[each.kind.name] = error
                 output.note(f"{each.kind.name} failed: {error}")
+        seed = seed and fetcher.is_seeding  # why it is not was told
         if (follower or seed) and done:
             with stop_request() as stop:
                 _show_result(output, done, failures)

@@ -18,6 +18,7 @@ from mx_artifact_cli.options import Verb, parsed_option
 from mx_artifact_cli.output import Output
 from mx_artifact_cli.text import count_of, format_bytes
 from mx_artifacts import settings
+from mx_artifacts.core.sources import SourceStatus
 from mx_artifacts.errors import BundleError, ConfigurationError, RecordNotFoundError
 from mx_artifacts.parsing import parse_address, parse_artifact_id, parse_text
 
@@ -134,7 +135,8 @@ def _announced(
     """Return where a source listens and which artifact it announces."""
     with open_client(server) as client:
         workers = workers_of(client, server, source_id, worker_id)
-    for stored in workers:
+    ready_first = sorted(workers, key=lambda each: each.record.status is not SourceStatus.READY)
+    for stored in ready_first:
         artifact = stored.record.artifact
         if artifact and artifact_id in (None, artifact.artifact_id):
             return stored.record.worker_grpc_endpoint, artifact.artifact_id

@@ -47,8 +47,8 @@ def command(
     if bad:
         raise InstallVerificationError(
             f"{len(bad)} of {count_of(len(entries), 'entry', 'entries')} changed since or are gone",
-            hint="install again with `mx-artifact fetch-and-install --replace`, or remove what is "
-            "left with `mx-artifact uninstall`",
+            hint="remove these entries and run `mx-artifact fetch-and-install` again, or take back "
+            "all that is left with `mx-artifact uninstall`",
         )
 
 
