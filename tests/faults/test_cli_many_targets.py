@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import signal
 import time
 from contextlib import ExitStack
 from pathlib import Path
 
-from tests.support.install_cases import leftovers
+from tests.support.install_cases import contents, leftovers
 from tests.support.nodes import Cluster, warm_cache
 from tests.support.trees import read_tree
 
@@ -42,3 +43,24 @@ def test_eight_installers_of_one_root_transfer_once(cluster: Cluster, tmp_path: 
     assert read_tree(root) == expected
     assert leftovers(root) == []
     assert cluster.staged() == []
+
+
+def test_a_target_that_cannot_seed_installs_and_ends(
+    cluster: Cluster, cache: Path, tmp_path: Path
+) -> None:
+    with cluster.source(cache):
+        code, done = cluster.fetch(tmp_path / "cold", "--seed", MX_ARTIFACT_RESIDENT_BUDGET="1000")
+    assert code == 0, done
+    assert contents(tmp_path / "cold") == contents(cache)
+
+
+def test_a_target_seeds_until_a_signal(cluster: Cluster, cache: Path, tmp_path: Path) -> None:
+    with cluster.source(cache) as source, cluster.target(tmp_path / "first", "--seed") as seed:
+        assert seed.expect("result")
+        source.stop()
+        code, done = cluster.fetch(tmp_path / "second")
+        assert code == 0, done
+        seed.send(signal.SIGTERM)
+        assert seed.process.wait(timeout=30) == 0
+    assert contents(tmp_path / "second") == contents(cache)
+    assert {found["status"] for found in cluster.sources()} == {"stale"}
