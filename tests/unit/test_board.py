@@ -5,7 +5,7 @@ from typing import cast
 from mx_artifacts.bundle.spans import Span
 from mx_artifacts.clock import FakeClock
 from mx_artifacts.transfer.board import REST_SECONDS, Board
-from mx_artifacts.transfer.source import Source
+from mx_artifacts.transfer.source import Source, SourceAddress
 
 SPANS = [Span(0, number * 100, 100) for number in range(8)]
 
@@ -14,6 +14,7 @@ class FakeSource:
     """Has the spans in `numbers`; all where that is None."""
 
     leases_chunks = False
+    address = SourceAddress("source:1", "id")
 
     def __init__(self, *numbers: int) -> None:
         self.numbers: set[int] | None = set(numbers) if numbers else None
