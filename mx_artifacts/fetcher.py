@@ -24,7 +24,7 @@ from mx_artifacts.client.central import CentralClient
 from mx_artifacts.clock import SYSTEM_CLOCK, Clock
 from mx_artifacts.compression import check_mode
 from mx_artifacts.core.identity import SourceIdentity
-from mx_artifacts.errors import InstallError, TransferFailedError
+from mx_artifacts.errors import InstallError, MxArtifactsError, TransferFailedError
 from mx_artifacts.install.base import ALONE, Agreement, InstallReport
 from mx_artifacts.install.workspace import check_target
 from mx_artifacts.kinds.base import CacheKind
@@ -285,17 +285,25 @@ class ArtifactFetcher:
         return Fetched(transfer.name, source, total_bytes, 0.0, 0.0, already)
 
     def _seed_only(self, fetch: _Fetch, sources: Sequence[ArtifactSourceEndpoint]) -> int:
-        """Receive what is installed already, to serve it: what stands here was adapted to here."""
+        """Receive what is installed already, to serve it: what stands here was adapted to here.
+
+        Return the bytes that came. The install stands; where this fails, seed.failed tells.
+        """
         same = [each for each in sources if each.artifact_id == sources[0].artifact_id]
-        received = fetch_artifact(
-            list(map(address_of, same)),
-            same[0].artifact_id,
-            self._connected(),
-            self._seeds.receiver(fetch.identity, None, same[0]),
-            self._limits(fetch),
-            find_more=partial(self._find_others, fetch, same[0].artifact_id),
-            events=self._events,
-        )
+        try:
+            received = fetch_artifact(
+                list(map(address_of, same)),
+                same[0].artifact_id,
+                self._connected(),
+                self._seeds.receiver(fetch.identity, None, same[0]),
+                self._limits(fetch),
+                find_more=partial(self._find_others, fetch, same[0].artifact_id),
+                events=self._events,
+            )
+        except MxArtifactsError as error:
+            self._seeds.end(same[0].mx_source_id)  # of which it has a part only
+            self._events(Event("seed.failed", {"error": error}))
+            return 0
         return received.transferred_bytes
 
     def _transfer_and_install(

@@ -62,6 +62,11 @@ class SeedServer:
             self._seeder = self._open()
         return SeedingReceiver(inner, partial(self._seeder.begin, identity, source))
 
+    def end(self, mx_source_id: str) -> None:
+        """Serve what was received under this source id no more. Idempotent."""
+        if self._seeder is not None:
+            self._seeder.end(mx_source_id)
+
     def _open(self) -> Seeder:
         settings = self._settings
         self._server = WorkerServer(

@@ -183,6 +183,18 @@ def test_a_target_that_has_it_already_seeds_too(fleet: Fleet, tmp_path: Path) ->
     assert contents(tmp_path / "second") == contents(cache)
 
 
+def test_what_is_installed_stands_where_it_cannot_be_seeded(fleet: Fleet, tmp_path: Path) -> None:
+    source, _ = fleet.publish(fill_cache(tmp_path / "warm"))
+    fleet.fetch(fleet.fetcher(), tmp_path / "first")
+    source._server.stop(grace_seconds=0)  # its record stays
+    events: list[Event] = []
+    fetcher = fleet.fetcher(events=events.append, seed=True)
+    fetched = fleet.fetch(fetcher, tmp_path / "first")
+    assert fetched.report.unchanged
+    assert not fetcher.is_seeding
+    assert "seed.failed" in {event.name for event in events}
+
+
 def test_targets_that_start_at_once_read_from_each_other(fleet: Fleet, tmp_path: Path) -> None:
     cache = fill_cache(tmp_path / "warm", large=LARGE_BYTES)
     source, published = fleet.publish(cache)
