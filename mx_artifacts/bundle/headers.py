@@ -55,7 +55,7 @@ class Extension(NamedTuple):
     mtime_ns: int | None = None
 
 
-def safe_mode(mode: int, *, is_dir: bool) -> int:
+def safe_mode(mode: int, is_dir: bool) -> int:
     """Reduce a mode to what may travel: rwx for the owner, r-x for others, nothing else.
 
     setuid, setgid, sticky and foreign write bits are dropped. The owner can always read, and

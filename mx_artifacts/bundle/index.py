@@ -9,8 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import NamedTuple
 
+from mx_artifacts.bulk.headers import MemberColumns, join_first
 from mx_artifacts.bundle.headers import BLOCK_BYTES as TAR_BLOCK_BYTES
 from mx_artifacts.bundle.headers import (
     END_OF_ARCHIVE,
@@ -18,14 +20,13 @@ from mx_artifacts.bundle.headers import (
     padding_bytes,
     safe_mode,
 )
-from mx_artifacts.bundle.member_paths import MemberPaths
+from mx_artifacts.bundle.member_paths import check_paths
 from mx_artifacts.bundle.memory import BundleMemory
-from mx_artifacts.bundle.names import path_fault
 from mx_artifacts.bundle.packed import PackedMember
 from mx_artifacts.bundle.scan import DEFAULT_LIMITS, BundleLimits, BundleMember
 from mx_artifacts.core.chunks import MIB, file_ranges
 from mx_artifacts.core.digest import crc32c, crc32c_hex, crc32c_join
-from mx_artifacts.errors import ManifestInvalidError, UnsafePathError
+from mx_artifacts.errors import ManifestInvalidError
 
 BLOCK_BYTES = 4 * MIB
 """A longer content has checksums of its blocks too, so that each can be verified when it comes.
@@ -125,39 +126,54 @@ def map_bundle(
         ManifestInvalidError: they are the index of another bundle, or of none.
         UnsafePathError, BundleError: a member would leave its root, or there are too many.
     """
-    paths = MemberPaths(limits.max_members, limits.max_names_bytes)
-    members: list[MappedMember] = []
-    position = joined = 0
-    for entry in entries:  # each line counts here, ten thousands of times
-        path, is_dir, size, mode, mtime_ns, content, blocks = entry
-        fault = path_fault(path)
-        if fault is not None:
-            raise UnsafePathError(f"member {path[:80]!r}: {fault}")
-        if blocks or size > BLOCK_BYTES:
+    columns = zip(*entries, strict=True) if entries else ((),) * len(IndexEntry._fields)
+    paths, are_dirs, sizes, modes, mtimes_ns, checksums, blocks = columns
+    check_paths(paths, are_dirs, limits.max_members, limits.max_names_bytes)
+    for entry in entries:
+        if entry.blocks or entry.size > BLOCK_BYTES:
             _check_blocks(entry)
-        paths.add(path, is_dir)
-        start = position
-        mode = safe_mode(mode, is_dir=is_dir)
-        size = 0 if is_dir else size
+    sizes = [0 if is_dir else size for size, is_dir in zip(sizes, are_dirs, strict=True)]
+    if any(not 0 <= size <= bundle_bytes for size in sizes):
+        raise ManifestInvalidError("the member index has a content longer than the bundle")
+    modes = list(map(safe_mode, modes, are_dirs))
+    columns = MemberColumns(paths, are_dirs, sizes, modes, mtimes_ns)
+    starts, offsets, end, joined = _join(columns, checksums)
+    end += len(END_OF_ARCHIVE)
+    joined = crc32c(END_OF_ARCHIVE, joined)
+    if (end, crc32c_hex(joined)) != (bundle_bytes, checksum):
+        raise ManifestInvalidError(
+            f"the member index describes {end} bytes with the checksum {crc32c_hex(joined)}, "
+            f"the bundle has {bundle_bytes} with {checksum}"
+        )
+    rows = zip(paths, are_dirs, sizes, modes, mtimes_ns, offsets, strict=True)
+    members = map(BundleMember._make, rows)
+    mapped = zip(members, checksums, blocks, starts, strict=True)
+    return BundleMap(tuple(map(MappedMember._make, mapped)), bundle_bytes)
+
+
+def _join(
+    members: MemberColumns, checksums: Sequence[int]
+) -> tuple[list[int], list[int], int, int]:
+    """Return where headers and contents begin, where the last ends, and the CRC32C up to there."""
+    plain, joined = join_first(members, checksums)
+    # Up to a member that has more than one block of headers; from there on they are made here.
+    blocks = [TAR_BLOCK_BYTES + size + padding_bytes(size) for size in members.sizes[:plain]]
+    starts = list(accumulate(blocks, initial=0))
+    end = starts.pop()
+    offsets = [start + TAR_BLOCK_BYTES for start in starts]
+    for path, is_dir, size, mode, mtime_ns, content in zip(
+        *(column[plain:] for column in (*members.columns(), checksums)), strict=True
+    ):
         header = encode_member(path, is_dir=is_dir, size=size, mode=mode, mtime_ns=mtime_ns)
-        position += len(header)
-        member = BundleMember(path, is_dir, size, mode, mtime_ns, position)
-        members.append(MappedMember(member, content, blocks, start))
         joined = crc32c(header, joined)
+        starts.append(end)
+        offsets.append(end + len(header))
+        end = offsets[-1] + size
         if size:
             padding = padding_bytes(size)
             joined = crc32c(_PADDING[:padding], crc32c_join(joined, content, size))
-            position += size + padding
-        if position > bundle_bytes:
-            break
-    position += len(END_OF_ARCHIVE)
-    joined = crc32c(END_OF_ARCHIVE, joined)
-    if (position, crc32c_hex(joined)) != (bundle_bytes, checksum):
-        raise ManifestInvalidError(
-            f"the member index describes {position} bytes with the checksum {crc32c_hex(joined)}, "
-            f"the bundle has {bundle_bytes} with {checksum}"
-        )
-    return BundleMap(tuple(members), bundle_bytes)
+            end += padding
+    return starts, offsets, end, joined
 
 
 def _check_blocks(entry: IndexEntry) -> None:

@@ -8,6 +8,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+from mx_artifacts.bulk.status import Stamp
 from mx_artifacts.bundle.entry import COMMIT_SECONDS, EntryFile, EntryView
 from mx_artifacts.bundle.layout import EntryLayout
 from mx_artifacts.bundle.rules import PackRules
@@ -169,7 +170,7 @@ class EntryReader:
             status = os.lstat(f"{self.root}/{member.source}")
         except OSError as error:
             raise _read_failure(member, error) from None
-        if not member.stamp.is_of(status):
+        if member.stamp != Stamp.of(status):
             raise EntryChangedError(f"{member.path} changed while packed")
 
 

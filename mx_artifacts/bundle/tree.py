@@ -12,42 +12,10 @@ from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
+from mx_artifacts.bulk.status import Stamp
 from mx_artifacts.bundle.names import fold, path_fault, printable
 from mx_artifacts.bundle.rules import PackRules
 from mx_artifacts.errors import NothingToPublishError
-
-
-class Stamp(NamedTuple):
-    """What changes when a file does. Times are nanoseconds since the Unix epoch."""
-
-    device: int
-    inode: int
-    mode: int
-    size: int
-    mtime_ns: int
-    ctime_ns: int
-
-    def is_of(self, status: os.stat_result) -> bool:
-        """Tell whether this is the stamp of `status`; the likeliest to differ is asked first."""
-        return (
-            self.ctime_ns == status.st_ctime_ns
-            and self.inode == status.st_ino
-            and self.mtime_ns == status.st_mtime_ns
-            and self.size == status.st_size
-            and self.mode == status.st_mode
-            and self.device == status.st_dev
-        )
-
-    @classmethod
-    def of(cls, status: os.stat_result) -> Stamp:
-        return cls(
-            status.st_dev,
-            status.st_ino,
-            status.st_mode,
-            status.st_size,
-            status.st_mtime_ns,
-            status.st_ctime_ns,
-        )
 
 
 class SourceMember(NamedTuple):

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import os
 import stat
 from collections.abc import Iterable
 
+from mx_artifacts.bulk.status import stamps_of
 from mx_artifacts.install.receipt import InstalledFile
 from mx_artifacts.kinds.signs import matches
 
@@ -16,11 +16,11 @@ def has_status(root: str, files: Iterable[InstalledFile], touched: tuple[str, ..
     Those that match `touched` may have another time, since a hit moves it. Raises OSError where
     one cannot be looked at, as when it is absent.
     """
-    above = f"{root}/"
-    for path, size, _, mtime_ns, *_ in files:
-        found = os.lstat(above + path)
-        if not stat.S_ISREG(found.st_mode) or found.st_size != size:
+    files = list(files)
+    stamps = stamps_of(root, [file.path for file in files])
+    for (path, size, _, mtime_ns, *_), found in zip(files, stamps, strict=True):
+        if not stat.S_ISREG(found.mode) or found.size != size:
             return False
-        if found.st_mtime_ns != mtime_ns and not matches(path, touched):
+        if found.mtime_ns != mtime_ns and not matches(path, touched):
             return False
     return True

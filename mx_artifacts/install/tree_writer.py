@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 import threading
+from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from mx_artifacts.bundle.scan import BundleMember, Piece
-from mx_artifacts.bundle.spans import Span
+from mx_artifacts.bundle.spans import Part, Span
+from mx_artifacts.bulk.create import Making, NewFiles, create_files
 from mx_artifacts.core.digest import crc32c, crc32c_hex, crc32c_join
 from mx_artifacts.errors import InstallVerificationError
 from mx_artifacts.install.access import Access, current_umask
@@ -50,6 +52,8 @@ class TreeWriter:
         self._root = os.open(root, _DIRECTORY_FLAGS)
         made = os.fstat(self._root)  # by this process, so all that it makes in there is owned alike
         self._gives = os.geteuid() == 0 and (made.st_uid, made.st_gid) != (access.uid, access.gid)
+        owner = (access.uid, access.gid) if self._gives else None
+        self._making = Making(owner, self._umask)
         self._lock = threading.RLock()
         self._modes: dict[int, int] = {}  # of files, by those they have in the bundle
         self._directories: dict[str, int] = {"": 0}  # each with the time that it shall have
@@ -64,20 +68,25 @@ class TreeWriter:
         if member.is_dir:
             self._make_directory(member.path, member.mtime_ns)
         elif len(piece.data) == member.size:
-            self._write_whole(member, piece.data, crc32c(piece.data))
+            self._write_whole([Part(member, 0, member.size, crc32c(piece.data))], [0], piece.data)
         else:
             self._write_part(member, piece.position, piece.data, crc32c(piece.data))
 
     def write_span(self, span: Span, data: memoryview) -> None:
         """Write the parts of a span, whose bytes `data` were verified. Raises OSError."""
         begin = span.offset
-        for member, position, length, checksum in span.parts:
+        whole: list[Part] = []
+        starts: list[int] = []
+        for part in span.parts:
+            member, position, length, checksum = part
             start = member.offset + position - begin
-            content = data[start : start + length]
             if length == member.size:
-                self._write_whole(member, content, checksum)
+                whole.append(part)
+                starts.append(start)
             else:
-                self._write_part(member, position, content, checksum)
+                self._write_part(member, position, data[start : start + length], checksum)
+        if whole:
+            self._write_whole(whole, starts, data)
 
     def adopt(self, member: BundleMember, pieces: Sequence[tuple[int, int, int]]) -> None:
         """Take a file that is there already, written by another, with these pieces of it.
@@ -131,13 +140,22 @@ class TreeWriter:
             os.close(self._root)
             self._root = -1
 
-    def _write_whole(self, member: BundleMember, data: memoryview, checksum: int) -> None:
-        descriptor = self._create(member)
-        try:
-            _write_all(descriptor, data, 0)
-            self._complete(member, descriptor, checksum)
-        finally:
-            os.close(descriptor)
+    def _write_whole(self, parts: Sequence[Part], starts: Sequence[int], data: memoryview) -> None:
+        """Write files of which each part is all; it begins at `starts` in `data`."""
+        members = [part.member for part in parts]
+        paths = [member.path for member in members]
+        for directory in dict.fromkeys([path.rpartition("/")[0] for path in paths]):
+            if directory not in self._directories:
+                self._make_directory(directory, 0)
+        sizes = [member.size for member in members]
+        modes = [self._mode_of(member) for member in members]
+        columns = (starts, sizes, modes, [member.mtime_ns for member in members])
+        files = NewFiles(paths, *(array("q", column) for column in columns))
+        mtimes_ns, ctimes_ns = create_files(self._root, files, data, self._making)
+        self.changed_at_ns.update(zip(paths, ctimes_ns, strict=True))
+        checksums = [crc32c_hex(part.checksum) for part in parts]
+        rows = zip(paths, sizes, modes, mtimes_ns, checksums, strict=True)
+        self._written += [InstalledFile(*row) for row in rows]
 
     def _write_part(
         self, member: BundleMember, position: int, data: memoryview, checksum: int

@@ -1,0 +1,104 @@
+"""Make many files of bytes that are in memory."""
+
+from __future__ import annotations
+
+import os
+from array import array
+from collections.abc import Sequence
+from ctypes import byref, c_int
+from dataclasses import dataclass
+
+from mx_artifacts.bulk.library import (
+    address_of,
+    address_of_bytes,
+    library,
+    names_of,
+    os_error,
+)
+
+_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+@dataclass(frozen=True)
+class Making:
+    """Whose files are made: of `owner` (uid, gid) where they must be given; and what takes mode
+    bits from those that are asked for."""
+
+    owner: tuple[int, int] | None
+    umask: int
+
+
+@dataclass(frozen=True)
+class NewFiles:
+    """Files to be made of parts of one buffer, as columns: paths, where each part begins and its
+    length [bytes], modes, and modification times [ns], 0 for that of their making."""
+
+    paths: Sequence[str]
+    offsets: array[int]
+    lengths: array[int]
+    modes: array[int]
+    mtimes_ns: array[int]
+
+
+def create_files(
+    directory: int, files: NewFiles, data: memoryview, making: Making
+) -> tuple[Sequence[int], Sequence[int]]:
+    """Make files below a directory, given by its descriptor; return their mtimes and ctimes [ns].
+
+    None of them may be there. Each is whole or, after an error, perhaps in part.
+
+    Raises:
+        OSError: one cannot be made; those before it were. Names its path.
+    """
+    compiled = library()
+    if compiled is None or data.readonly:
+        times = [
+            _create(directory, path, data[offset : offset + length], mode, mtime_ns, making)
+            for path, offset, length, mode, mtime_ns in zip(
+                files.paths,
+                files.offsets,
+                files.lengths,
+                files.modes,
+                files.mtimes_ns,
+                strict=True,
+            )
+        ]
+        return [mtime for mtime, _ in times], [ctime for _, ctime in times]
+    count = len(files.paths)
+    found = array("q", bytes(16 * count))
+    error = c_int()
+    uid, gid = making.owner or (-1, -1)
+    done = compiled.bulk_create(
+        directory,
+        count,
+        names_of(files.paths),
+        address_of_bytes(data),
+        *map(address_of, (files.offsets, files.lengths, files.modes, files.mtimes_ns)),
+        making.umask,
+        uid,
+        gid,
+        address_of(found),
+        byref(error),
+    )
+    if done < count:
+        raise os_error(error.value, files.paths[done])
+    return found[::2], found[1::2]
+
+
+def _create(
+    directory: int, path: str, data: memoryview, mode: int, mtime_ns: int, making: Making
+) -> tuple[int, int]:
+    descriptor = os.open(path, _FLAGS, mode, dir_fd=directory)
+    try:
+        while data:
+            data = data[os.write(descriptor, data) :]
+        if making.owner is not None:
+            os.chown(descriptor, *making.owner)
+        if mode & making.umask:
+            os.fchmod(descriptor, mode)
+        if mtime_ns:
+            os.utime(descriptor, ns=(mtime_ns, mtime_ns))
+        found = os.fstat(descriptor)
+        return found.st_mtime_ns, found.st_ctime_ns
+    finally:
+        os.close(descriptor)
