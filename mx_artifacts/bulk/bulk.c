@@ -100,24 +100,21 @@ static int64_t nanoseconds(struct timespec time)
     return (int64_t)time.tv_sec * 1000000000 + time.tv_nsec;
 }
 
-/* Tell the status of `count` names below the directory `root`, links not followed, in six columns
- * each: device, inode, mode, size, mtime, ctime [ns]. */
-long bulk_status(int root, long count, const char *names, int64_t *found, int *error)
+/* Tell the status of `count` names below the directory `root`, links not followed: six columns of
+ * `count`, device, inode, mode, size, mtime, ctime [ns]. What cannot be looked at has zeros. */
+void bulk_status(int root, long count, const char *names, int64_t *found)
 {
-    for (long i = 0; i < count; i++, names += strlen(names) + 1, found += 6) {
+    for (long i = 0; i < count; i++, names += strlen(names) + 1, found++) {
         struct stat is;
-        if (fstatat(root, names, &is, AT_SYMLINK_NOFOLLOW)) {
-            *error = errno;
-            return i;
-        }
+        if (fstatat(root, names, &is, AT_SYMLINK_NOFOLLOW))
+            memset(&is, 0, sizeof is);
         found[0] = (int64_t)is.st_dev;
-        found[1] = (int64_t)is.st_ino;
-        found[2] = is.st_mode;
-        found[3] = is.st_size;
-        found[4] = nanoseconds(is.st_mtim);
-        found[5] = nanoseconds(is.st_ctim);
+        found[count] = (int64_t)is.st_ino;
+        found[2 * count] = is.st_mode;
+        found[3 * count] = is.st_size;
+        found[4 * count] = nanoseconds(is.st_mtim);
+        found[5 * count] = nanoseconds(is.st_ctim);
     }
-    return count;
 }
 
 static int write_all(int file, const uint8_t *data, int64_t length)

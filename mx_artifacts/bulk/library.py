@@ -15,7 +15,6 @@ if TYPE_CHECKING:
 
 VERSION = 1
 """Of the functions' arguments; one that was built from other sources than these is left alone."""
-_FUNCTIONS = ("status", "create", "read", "headers", "join")
 
 
 @cache
@@ -46,12 +45,14 @@ def _load() -> CDLL:
     from ctypes import CDLL, c_int, c_int64, c_long, c_void_p
 
     loaded = CDLL(os.fspath(_place()))
-    for name in _FUNCTIONS:
-        getattr(loaded, f"bulk_{name}").restype = c_long
+    for function in (loaded.bulk_create, loaded.bulk_read, loaded.bulk_headers, loaded.bulk_join):
+        function.restype = c_long
+    loaded.bulk_status.restype = None
     column, count = c_void_p, c_long
     loaded.bulk_begin.restype = c_int
-    loaded.bulk_status.argtypes = [c_int, count, *[column] * 3]
-    loaded.bulk_create.argtypes = [c_int, count, *[column] * 6, c_int, c_int64, c_int64, *[column] * 2]
+    loaded.bulk_status.argtypes = [c_int, count, *[column] * 2]
+    making = [c_int, c_int64, c_int64]  # umask, uid, gid
+    loaded.bulk_create.argtypes = [c_int, count, *[column] * 6, *making, *[column] * 2]
     loaded.bulk_read.argtypes = [c_int, count, *[column] * 6]
     loaded.bulk_headers.argtypes = [count, *[column] * 7]
     loaded.bulk_join.argtypes = [count, *[column] * 8]

@@ -5,10 +5,9 @@ from __future__ import annotations
 import os
 from array import array
 from collections.abc import Sequence
-from ctypes import byref, c_int
 from typing import NamedTuple
 
-from mx_artifacts.bulk.library import address_of, library, names_of, os_error
+from mx_artifacts.bulk.library import address_of, library, names_of
 
 _PATH_FLAGS = os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC
 
@@ -36,31 +35,49 @@ class Stamp(NamedTuple):
         )
 
 
-def stamps_of(directory: str, paths: Sequence[str]) -> list[Stamp]:
+class StampColumns(NamedTuple):
+    """The stamps of many files; what cannot be looked at, as what is absent, has zeros."""
+
+    devices: Sequence[int]
+    inodes: Sequence[int]
+    modes: Sequence[int]
+    sizes: Sequence[int]
+    mtimes_ns: Sequence[int]
+    ctimes_ns: Sequence[int]
+
+
+def stamp_columns(directory: str, paths: Sequence[str]) -> StampColumns:
     """Return what stands at each of `paths` below `directory`; a link is not followed at the end.
 
     Raises:
-        OSError: one cannot be looked at, as when it is absent; names its path, which is relative.
+        OSError: the directory cannot be looked into.
     """
-    compiled = library()
-    if compiled is None:
-        return [_stamp(directory, path) for path in paths]
-    names = names_of(paths)
-    found = array("q", bytes(8 * len(Stamp._fields) * len(paths)))
-    error = c_int()
     above = os.open(directory, _PATH_FLAGS)
     try:
-        done = compiled.bulk_status(above, len(paths), names, address_of(found), byref(error))
+        compiled = library()
+        if compiled is None:
+            rows = [_stamp(above, path) for path in paths]
+            return StampColumns._make(zip(*rows, strict=True)) if rows else _NO_COLUMNS
+        count = len(paths)
+        found = array("q", bytes(8 * len(Stamp._fields) * count))
+        compiled.bulk_status(above, count, names_of(paths), address_of(found))
     finally:
         os.close(above)
-    if done < len(paths):
-        raise os_error(error.value, paths[done])
-    values = iter(found)
-    return list(map(Stamp._make, zip(*[values] * len(Stamp._fields), strict=True)))
+    starts = range(0, len(found), count) if count else (0,) * len(Stamp._fields)
+    return StampColumns._make(found[start : start + count] for start in starts)
 
 
-def _stamp(directory: str, path: str) -> Stamp:
+def stamps_of(directory: str, paths: Sequence[str]) -> list[Stamp]:
+    """Return the same as rows."""
+    return list(map(Stamp._make, zip(*stamp_columns(directory, paths), strict=True)))
+
+
+_NOTHING = Stamp(*(0,) * len(Stamp._fields))
+_NO_COLUMNS = StampColumns(*((),) * len(Stamp._fields))
+
+
+def _stamp(directory: int, path: str) -> Stamp:
     try:
-        return Stamp.of(os.lstat(f"{directory}/{path}"))
-    except OSError as error:
-        raise os_error(error.errno or 0, path) from None
+        return Stamp.of(os.stat(path, dir_fd=directory, follow_symlinks=False))
+    except OSError:
+        return _NOTHING

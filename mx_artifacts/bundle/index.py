@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from mx_artifacts.bulk.headers import MemberColumns, join_first
 from mx_artifacts.bundle.headers import BLOCK_BYTES as TAR_BLOCK_BYTES
@@ -126,8 +126,8 @@ def map_bundle(
         ManifestInvalidError: they are the index of another bundle, or of none.
         UnsafePathError, BundleError: a member would leave its root, or there are too many.
     """
-    columns = zip(*entries, strict=True) if entries else ((),) * len(IndexEntry._fields)
-    paths, are_dirs, sizes, modes, mtimes_ns, checksums, blocks = columns
+    rows: Iterable[Any] = zip(*entries, strict=True) if entries else ((),) * len(IndexEntry._fields)
+    paths, are_dirs, sizes, modes, mtimes_ns, checksums, blocks = rows
     check_paths(paths, are_dirs, limits.max_members, limits.max_names_bytes)
     for entry in entries:
         if entry.blocks or entry.size > BLOCK_BYTES:
@@ -145,7 +145,7 @@ def map_bundle(
             f"the member index describes {end} bytes with the checksum {crc32c_hex(joined)}, "
             f"the bundle has {bundle_bytes} with {checksum}"
         )
-    rows = zip(paths, are_dirs, sizes, modes, mtimes_ns, offsets, strict=True)
+    rows = zip(*columns.columns(), offsets, strict=True)
     members = map(BundleMember._make, rows)
     mapped = zip(members, checksums, blocks, starts, strict=True)
     return BundleMap(tuple(map(MappedMember._make, mapped)), bundle_bytes)

@@ -7,12 +7,12 @@ machine files were written is therefore believed by their status for as long as 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 
 from mx_artifacts.install.receipt import InstalledEntry, InstalledFile, RootReceipt
-from mx_artifacts.install.status import has_status
+from mx_artifacts.install.status import have_status
 from mx_artifacts.install.verify import entry_state
 
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
@@ -28,17 +28,27 @@ def boot_id() -> str:
         return ""
 
 
-def stands_as_installed(
-    receipt: RootReceipt, entry: InstalledEntry, touched: tuple[str, ...]
-) -> bool:
-    """Tell whether an entry is in its root as `receipt` says; `touched`: as `has_status` has it.
+def stand_as_installed(
+    receipt: RootReceipt, entries: Sequence[InstalledEntry], touched: tuple[str, ...]
+) -> list[bool]:
+    """Tell which entries are in their root as `receipt` says; `touched`: as `have_status` has it.
 
     Told from file status; where the files may have been lost, their CRC32C must be right, too.
-    Raises OSError where one cannot be looked at, as when it is absent.
     """
-    if not has_status(receipt.root, entry.files, touched):
-        return False
-    return not _may_be_lost(receipt) or entry_state(Path(receipt.root), entry).state == "intact"
+    stand = have_status(receipt.root, entries, touched)
+    if not _may_be_lost(receipt):
+        return stand
+    root = Path(receipt.root)
+    return [
+        good and _is_intact(root, entry) for good, entry in zip(stand, entries, strict=True)
+    ]
+
+
+def _is_intact(root: Path, entry: InstalledEntry) -> bool:
+    try:
+        return entry_state(root, entry).state == "intact"
+    except OSError:
+        return False  # it cannot be read
 
 
 def lost_entries(

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from mx_artifacts.errors import ConfigurationError, UnsafePathError
 from mx_artifacts.install.base import InstallReport, RootReport
-from mx_artifacts.install.boot import stands_as_installed
+from mx_artifacts.install.boot import stand_as_installed
 from mx_artifacts.install.history import FoundReceipt, find_receipts, receipts_of_root
 from mx_artifacts.install.plan import has_all
 from mx_artifacts.install.receipt import InstalledEntry, Receipt, RootReceipt
@@ -55,7 +55,10 @@ def _is_as_installed(
             and not root.dropped
             and not _is_being_changed(Path(root.root))
             and has_all(Path(root.root), _entries(root))
-            and all(stands_as_installed(*each, touched) for each in _installed(root, found))
+            and all(
+                all(stand_as_installed(receipt, entries, touched))
+                for receipt, entries in _installed(root, found)
+            )
             for root in receipt.roots
         )
     except (OSError, UnsafePathError):
@@ -75,15 +78,14 @@ def _touched_on_hit(kind: str) -> tuple[str, ...]:
 
 def _installed(
     root: RootReceipt, found: Sequence[FoundReceipt]
-) -> Iterator[tuple[RootReceipt, InstalledEntry]]:
+) -> Iterator[tuple[RootReceipt, Sequence[InstalledEntry]]]:
     """Yield the entries that were installed, and of kept ones those that an earlier install put
-    there, each with what speaks of it."""
-    earlier: dict[str, tuple[RootReceipt, InstalledEntry]] = {}
-    for part in receipts_of_root(found, Path(root.root)) if root.kept else ():
-        for entry in part.installed:
-            earlier.setdefault(entry.entry, (part, entry))
-    yield from ((root, entry) for entry in root.installed)
-    yield from (earlier[name] for name in root.kept if name in earlier)
+    there, with the receipt that speaks of them."""
+    yield root, root.installed
+    left = set(root.kept)
+    for part in receipts_of_root(found, Path(root.root)) if left else ():
+        yield part, [entry for entry in part.installed if entry.entry in left]
+        left.difference_update(entry.entry for entry in part.installed)
 
 
 def _entries(root: RootReceipt) -> tuple[str, ...]:

@@ -16,7 +16,7 @@ from pathlib import Path
 from threading import Semaphore
 from typing import Any
 
-from mx_artifacts.bulk.status import stamps_of
+from mx_artifacts.bulk.status import stamp_columns
 from mx_artifacts.bundle.index import BundleMap
 from mx_artifacts.bundle.spans import Part, Span
 from mx_artifacts.clock import SYSTEM_CLOCK
@@ -270,9 +270,9 @@ class Staging:
     def _require_intact(self) -> None:
         """Refuse what somebody wrote to since it was received; only that is read again."""
         changed_at_ns, tree = self._writer.changed_at_ns, os.fspath(self.directory)
-        stamps = stamps_of(tree, list(self._files))
-        for (path, file), found in zip(self._files.items(), stamps, strict=True):
-            if found.ctime_ns == changed_at_ns[path]:
+        found = stamp_columns(tree, list(self._files))
+        for (path, file), found_ns in zip(self._files.items(), found.ctimes_ns, strict=True):
+            if found_ns == changed_at_ns[path]:
                 continue
             place = f"{tree}/{path}"
             if describe(place, path).checksum != file.checksum:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from itertools import compress
 from pathlib import Path
 
 from mx_artifacts.install.base import RootInstall
 from mx_artifacts.install.history import FoundReceipt
 from mx_artifacts.install.receipt import InstalledEntry
 from mx_artifacts.install.staging import StagedTree
-from mx_artifacts.install.status import has_status
+from mx_artifacts.install.status import have_status
 from mx_artifacts.install.verify import entry_state
 
 
@@ -34,9 +35,9 @@ def judge_kept(
     """
     told = KeptEntries()
     fetched = {entry.entry: entry for entry in staged.entries}
-    unchanged = {entry.entry: entry for entry in staged.unchanged}
+    unchanged = _still_unchanged(install, root, staged)
     for entry in kept:
-        if entry in unchanged and _has_status(install, root, unchanged[entry]):
+        if entry in unchanged:
             fault = install.judge(root, entry, None).fault if install.keep_mtimes else ""
             if fault:
                 told.unusable[entry] = fault
@@ -82,11 +83,10 @@ def doubt_changed(
             )
 
 
-def _has_status(install: RootInstall, root: Path, entry: InstalledEntry) -> bool:
-    try:
-        return has_status(os.fspath(root), entry.files, install.touched_on_hit)
-    except OSError:
-        return False
+def _still_unchanged(install: RootInstall, root: Path, staged: StagedTree) -> set[str]:
+    """Return the names of entries that are as they were when nothing needed to be fetched."""
+    stand = have_status(os.fspath(root), staged.unchanged, install.touched_on_hit)
+    return {entry.entry for entry in compress(staged.unchanged, stand)}
 
 
 def _is_same(root: Path, entry: InstalledEntry, *, with_mtimes: bool) -> bool:

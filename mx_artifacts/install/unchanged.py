@@ -8,9 +8,10 @@ to since has another size or modification time.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import compress
 
 from mx_artifacts.bundle.index import MappedMember
-from mx_artifacts.install.boot import stands_as_installed
+from mx_artifacts.install.boot import stand_as_installed
 from mx_artifacts.install.receipt import InstalledEntry, RootReceipt
 
 
@@ -28,19 +29,18 @@ def unchanged_entries(
     those of that root, newest first. `touched` are patterns of the files whose modification time a
     hit moves, as in `Signs.touched_on_hit`.
     """
-    installed: dict[str, tuple[RootReceipt, InstalledEntry]] = {}
+    told: set[str] = set()  # of whom a newer receipt has spoken
+    unchanged: list[InstalledEntry] = []
     for receipt in receipts:
-        for entry in receipt.installed:
-            installed.setdefault(entry.entry, (receipt, entry))
-    unchanged = []
-    for name, (receipt, known) in installed.items():
-        leaves = groups.get(name)
-        if (
-            leaves is not None
-            and _is_same(known, leaves, files, keep_mtimes=keep_mtimes)
-            and _stands(receipt, known, touched)
-        ):
-            unchanged.append(known)
+        same = [
+            entry
+            for entry in receipt.installed
+            if entry.entry not in told
+            and entry.entry in groups
+            and _is_same(entry, groups[entry.entry], files, keep_mtimes=keep_mtimes)
+        ]
+        unchanged += compress(same, stand_as_installed(receipt, same, touched))
+        told.update(entry.entry for entry in receipt.installed)
     return tuple(unchanged)
 
 
@@ -65,9 +65,3 @@ def _is_same(
             return False
     return True
 
-
-def _stands(receipt: RootReceipt, entry: InstalledEntry, touched: tuple[str, ...]) -> bool:
-    try:
-        return stands_as_installed(receipt, entry, touched)
-    except OSError:
-        return False
