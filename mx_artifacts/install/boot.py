@@ -39,9 +39,7 @@ def stand_as_installed(
     if not _may_be_lost(receipt):
         return stand
     root = Path(receipt.root)
-    return [
-        good and _is_intact(root, entry) for good, entry in zip(stand, entries, strict=True)
-    ]
+    return [good and _is_intact(root, entry) for good, entry in zip(stand, entries, strict=True)]
 
 
 def _is_intact(root: Path, entry: InstalledEntry) -> bool:

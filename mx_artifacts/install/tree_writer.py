@@ -9,9 +9,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from mx_artifacts.bulk.create import Making, NewFiles, create_files
 from mx_artifacts.bundle.scan import BundleMember, Piece
 from mx_artifacts.bundle.spans import Part, Span
-from mx_artifacts.bulk.create import Making, NewFiles, create_files
 from mx_artifacts.core.digest import crc32c, crc32c_hex, crc32c_join
 from mx_artifacts.errors import InstallVerificationError
 from mx_artifacts.install.access import Access, current_umask

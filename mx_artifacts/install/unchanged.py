@@ -64,4 +64,3 @@ def _is_same(
         if came_size != mapped.member.size or int(came, 16) != mapped.checksum:
             return False
     return True
-
