@@ -7,11 +7,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
-from mx_artifacts.bundle.index import IndexEntry, index_of
+from mx_artifacts.bundle.index import index_of
 from mx_artifacts.bundle.packed import PackedTree, PackReport
 from mx_artifacts.client.central import CentralClient
 from mx_artifacts.core.identity import SourceIdentity, SourceType
 from mx_artifacts.core.manifest import ArtifactManifest
+from mx_artifacts.core.member_index import MemberIndex
 from mx_artifacts.core.sources import ArtifactSummary
 from mx_artifacts.errors import MxArtifactsError
 from mx_artifacts.install.base import InstallReport
@@ -71,7 +72,7 @@ class ArtifactBundle:
             node_rank=node_rank,
         )
 
-    def index_by_file(self) -> Mapping[int, tuple[IndexEntry, ...]]:
+    def index_by_file(self) -> Mapping[int, MemberIndex]:
         """Return the members of every bundle, by its file index; none unless all are known."""
         files = self.manifest.files
         if any(file.path not in self.trees for file in files):

@@ -106,7 +106,7 @@ class Seeder:
         bundles = self._allocate(manifest, undo)
         growing = GrowingChunkSource(self._transport, bundles)
         undo.callback(growing.close)
-        indexes = {index: each.index() for index, each in maps.items()}
+        indexes = {index: each.index for index, each in maps.items()}
         self._server.add_source(mx_source_id, artifact_id, manifest, growing, indexes)
         undo.callback(self._server.remove_artifact, mx_source_id, artifact_id)
         seed = Seed(growing, bundles, maps)

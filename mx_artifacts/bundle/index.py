@@ -7,10 +7,10 @@ to the checksum that the manifest has for the bundle.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from itertools import accumulate
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from mx_artifacts.bulk.headers import MemberColumns, join_first
 from mx_artifacts.bundle.headers import BLOCK_BYTES as TAR_BLOCK_BYTES
@@ -26,6 +26,7 @@ from mx_artifacts.bundle.packed import PackedMember
 from mx_artifacts.bundle.scan import DEFAULT_LIMITS, BundleLimits, BundleMember
 from mx_artifacts.core.chunks import MIB, file_ranges
 from mx_artifacts.core.digest import crc32c, crc32c_hex, crc32c_join
+from mx_artifacts.core.member_index import MemberIndex
 from mx_artifacts.errors import ManifestInvalidError
 
 BLOCK_BYTES = 4 * MIB
@@ -37,22 +38,19 @@ that serve each other to have different ones soon."""
 _PADDING = memoryview(bytes(TAR_BLOCK_BYTES))
 
 
-class IndexEntry(NamedTuple):
-    """A member as a source states it; sizes in bytes, checksums CRC32C."""
+class MappedMember(NamedTuple):
+    """A member as `BundleMember` has it, and what else is known before it comes.
+
+    `checksum` is the content's CRC32C, and `blocks` those of its blocks, where it has more than
+    one; `start` is where its header begins in the bundle.
+    """
 
     path: str
     is_dir: bool
     size: int
     mode: int
     mtime_ns: int
-    checksum: int
-    blocks: tuple[int, ...] = ()
-
-
-class MappedMember(NamedTuple):
-    """A member and the bytes of its header, which begin at `start` in the bundle."""
-
-    member: BundleMember
+    offset: int
     checksum: int
     blocks: tuple[int, ...]
     start: int
@@ -60,46 +58,38 @@ class MappedMember(NamedTuple):
 
 @dataclass(frozen=True)
 class BundleMap:
-    """A bundle's members in their order; `length` is the bundle's [bytes]."""
+    """A bundle's members in their order, and the index they are from; `length` is the bundle's
+    [bytes]."""
 
     members: tuple[MappedMember, ...]
+    index: MemberIndex
     length: int
 
     def headers(self) -> Iterator[tuple[int, bytes]]:
         """Yield what the bundle holds beside contents and zeros, and where."""
-        for each in self.members:
-            member = each.member
+        for path, is_dir, size, mode, mtime_ns, _, _, _, start in self.members:
             yield (
-                each.start,
-                encode_member(
-                    member.path,
-                    is_dir=member.is_dir,
-                    size=member.size,
-                    mode=member.mode,
-                    mtime_ns=member.mtime_ns,
-                ),
+                start,
+                encode_member(path, is_dir=is_dir, size=size, mode=mode, mtime_ns=mtime_ns),
             )
 
-    def index(self) -> tuple[IndexEntry, ...]:
-        """Return the index that this is the map of."""
-        return tuple(_entry(each.member, each.checksum, each.blocks) for each in self.members)
 
-
-def index_of(members: Iterable[PackedMember], memory: BundleMemory) -> tuple[IndexEntry, ...]:
+def index_of(members: Sequence[PackedMember], memory: BundleMemory) -> MemberIndex:
     """Return the index of a bundle that was packed into `memory`."""
-    return tuple(
-        _entry(
-            each.member,
-            each.checksum,
-            _blocks(each.member, memory) if each.member.size > BLOCK_BYTES else (),
-        )
-        for each in members
-    )
-
-
-def _entry(member: BundleMember, checksum: int, blocks: tuple[int, ...]) -> IndexEntry:
-    return IndexEntry(
-        member.path, member.is_dir, member.size, member.mode, member.mtime_ns, checksum, blocks
+    blocks = {
+        number: _blocks(each.member, memory)
+        for number, each in enumerate(members)
+        if each.member.size > BLOCK_BYTES
+    }
+    rows = [each.member for each in members]
+    return MemberIndex(
+        [row.path for row in rows],
+        [row.is_dir for row in rows],
+        [row.size for row in rows],
+        [row.mode for row in rows],
+        [row.mtime_ns for row in rows],
+        [each.checksum for each in members],
+        blocks,
     )
 
 
@@ -113,31 +103,29 @@ def _blocks(member: BundleMember, memory: BundleMemory) -> tuple[int, ...]:
 
 
 def map_bundle(
-    entries: Sequence[IndexEntry],
+    index: MemberIndex,
     bundle_bytes: int,
     checksum: str,
     limits: BundleLimits = DEFAULT_LIMITS,
 ) -> BundleMap:
-    """Return where everything lies, if `entries` are the index of a bundle.
+    """Return where everything lies, if `index` is that of a bundle.
 
     The bundle has `bundle_bytes` and, by its manifest, the CRC32C `checksum` in hex.
 
     Raises:
-        ManifestInvalidError: they are the index of another bundle, or of none.
+        ManifestInvalidError: it is the index of another bundle, or of none.
         UnsafePathError, BundleError: a member would leave its root, or there are too many.
     """
-    rows: Iterable[Any] = zip(*entries, strict=True) if entries else ((),) * len(IndexEntry._fields)
-    paths, are_dirs, sizes, modes, mtimes_ns, checksums, blocks = rows
-    check_paths(paths, are_dirs, limits.max_members, limits.max_names_bytes)
-    for entry in entries:
-        if entry.blocks or entry.size > BLOCK_BYTES:
-            _check_blocks(entry)
-    sizes = [0 if is_dir else size for size, is_dir in zip(sizes, are_dirs, strict=True)]
-    if any(not 0 <= size <= bundle_bytes for size in sizes):
-        raise ManifestInvalidError("the member index has a content longer than the bundle")
-    modes = list(map(safe_mode, modes, are_dirs))
-    columns = MemberColumns(paths, are_dirs, sizes, modes, mtimes_ns)
-    starts, offsets, end, joined = _join(columns, checksums)
+    check_paths(index.paths, index.are_dirs, limits.max_members, limits.max_names_bytes)
+    _check_blocks(index)
+    if any(size > bundle_bytes for size in index.sizes):
+        raise ManifestInvalidError("a member of the index is longer than the bundle")
+    index = replace(
+        index,
+        sizes=[0 if is_dir else s for s, is_dir in zip(index.sizes, index.are_dirs, strict=True)],
+        modes=list(map(safe_mode, index.modes, index.are_dirs)),
+    )
+    starts, offsets, end, joined = _join(index)
     end += len(END_OF_ARCHIVE)
     joined = crc32c(END_OF_ARCHIVE, joined)
     if (end, crc32c_hex(joined)) != (bundle_bytes, checksum):
@@ -145,24 +133,23 @@ def map_bundle(
             f"the member index describes {end} bytes with the checksum {crc32c_hex(joined)}, "
             f"the bundle has {bundle_bytes} with {checksum}"
         )
-    rows = zip(*columns.columns(), offsets, strict=True)
-    members = map(BundleMember._make, rows)
-    mapped = zip(members, checksums, blocks, starts, strict=True)
-    return BundleMap(tuple(map(MappedMember._make, mapped)), bundle_bytes)
+    *fields, checksums = index.columns()
+    blocks = [index.blocks.get(number, ()) for number in range(len(index))]
+    rows = zip(*fields, offsets, checksums, blocks, starts, strict=True)
+    return BundleMap(tuple(map(MappedMember._make, rows)), index, bundle_bytes)
 
 
-def _join(
-    members: MemberColumns, checksums: Sequence[int]
-) -> tuple[list[int], list[int], int, int]:
+def _join(index: MemberIndex) -> tuple[list[int], list[int], int, int]:
     """Return where headers and contents begin, where the last ends, and the CRC32C up to there."""
-    plain, joined = join_first(members, checksums)
+    *fields, checksums = index.columns()
+    plain, joined = join_first(MemberColumns(*fields), checksums)
     # Up to a member that has more than one block of headers; from there on they are made here.
-    blocks = [TAR_BLOCK_BYTES + size + padding_bytes(size) for size in members.sizes[:plain]]
+    blocks = [TAR_BLOCK_BYTES + size + padding_bytes(size) for size in index.sizes[:plain]]
     starts = list(accumulate(blocks, initial=0))
     end = starts.pop()
     offsets = [start + TAR_BLOCK_BYTES for start in starts]
     for path, is_dir, size, mode, mtime_ns, content in zip(
-        *(column[plain:] for column in (*members.columns(), checksums)), strict=True
+        *(column[plain:] for column in index.columns()), strict=True
     ):
         header = encode_member(path, is_dir=is_dir, size=size, mode=mode, mtime_ns=mtime_ns)
         joined = crc32c(header, joined)
@@ -176,15 +163,18 @@ def _join(
     return starts, offsets, end, joined
 
 
-def _check_blocks(entry: IndexEntry) -> None:
+def _check_blocks(index: MemberIndex) -> None:
     """Refuse blocks that are not those of the content, and any where one checksum says it all."""
-    lengths = [length for _, length in file_ranges(entry.size, BLOCK_BYTES)]
-    good = len(lengths) == len(entry.blocks) > 1 and not entry.is_dir
-    joined = 0
-    if good:
-        for block, length in zip(entry.blocks, lengths, strict=True):
-            joined = crc32c_join(joined, block, length)
-    if not good or joined != entry.checksum:
-        raise ManifestInvalidError(
-            f"the blocks of member {entry.path!r} are not those of its content"
-        )
+    long = {number for number, size in enumerate(index.sizes) if size > BLOCK_BYTES}
+    for number in sorted(long | index.blocks.keys()):
+        blocks = index.blocks.get(number, ())
+        lengths = [length for _, length in file_ranges(index.sizes[number], BLOCK_BYTES)]
+        good = len(lengths) == len(blocks) > 1 and not index.are_dirs[number]
+        joined = 0
+        if good:
+            for block, length in zip(blocks, lengths, strict=True):
+                joined = crc32c_join(joined, block, length)
+        if not good or joined != index.checksums[number]:
+            raise ManifestInvalidError(
+                f"the blocks of member {index.paths[number]!r} are not those of its content"
+            )

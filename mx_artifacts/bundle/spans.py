@@ -25,7 +25,7 @@ a few tens of microseconds at some GB/s."""
 class Part(NamedTuple):
     """`length` bytes of a member's content from `position` on, and their CRC32C."""
 
-    member: BundleMember
+    member: BundleMember | MappedMember
     position: int
     length: int
     checksum: int
@@ -78,15 +78,14 @@ class Span:
         return ""
 
 
-def parts_of(mapped: MappedMember) -> list[Part]:
+def parts_of(member: MappedMember) -> list[Part]:
     """Cut a member's content into parts; a directory and an empty file have none."""
-    member = mapped.member
-    if not mapped.blocks:
-        return [Part(member, 0, member.size, mapped.checksum)] if member.size else []
+    if not member.blocks:
+        return [Part(member, 0, member.size, member.checksum)] if member.size else []
     ranges = file_ranges(member.size, BLOCK_BYTES)
     return [
         Part(member, offset, length, checksum)
-        for (offset, length), checksum in zip(ranges, mapped.blocks, strict=True)
+        for (offset, length), checksum in zip(ranges, member.blocks, strict=True)
     ]
 
 

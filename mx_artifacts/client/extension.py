@@ -8,7 +8,7 @@ from typing import Any
 
 import grpc
 
-from mx_artifacts.bundle.index import IndexEntry
+from mx_artifacts.core.member_index import MemberIndex, joined
 from mx_artifacts.core.ranges import Ranges
 from mx_artifacts.errors import LeaseExpiredError, MxArtifactsError, PeerLostError
 from mx_artifacts.transport.base import RemoteRange
@@ -118,19 +118,18 @@ class SourceExtension:
 
     def member_index(
         self, mx_source_id: str, artifact_id: str, max_members: int
-    ) -> Mapping[int, list[IndexEntry]] | None:
+    ) -> Mapping[int, MemberIndex] | None:
         """Return the members of every bundle, by file index: claims, for the caller to check.
 
         None also where there are more than `max_members`. Raises ManifestInvalidError, too.
         """
         request = wire.artifact_to_wire(mx_source_id, artifact_id)
-        index: dict[int, list[IndexEntry]] = {}
+        pages: dict[int, list[MemberIndex]] = {}
         count = 0
         call = self._stub.GetMemberIndex(request, timeout=self._timeout_seconds)
         try:
             for page in call:
-                entries = index.setdefault(page.file_index, [])
-                entries.extend(map(IndexEntry._make, wire.index_from_wire(page)))
+                pages.setdefault(page.file_index, []).append(wire.index_from_wire(page))
                 count += len(page.paths)
                 if count > max_members:
                     call.cancel()
@@ -138,7 +137,7 @@ class SourceExtension:
         except grpc.RpcError as error:
             self._raise_unless_not_offered(error)
             return None
-        return index
+        return {file_index: joined(each) for file_index, each in pages.items()}
 
     def availability(
         self, mx_source_id: str, artifact_id: str

@@ -12,7 +12,6 @@ from contextlib import suppress
 from pathlib import Path
 
 from mx_artifacts.bundle.index import MappedMember
-from mx_artifacts.bundle.scan import BundleMember, Piece
 from mx_artifacts.bundle.spans import Part, parts_of
 from mx_artifacts.core.digest import crc32c
 from mx_artifacts.install.files import remove_tree
@@ -28,26 +27,29 @@ def begin_writing(tree: Path, writer: TreeWriter, members: Iterable[MappedMember
     Raises OSError.
     """
     listed = list(members)
-    files = {each.member.path: each for each in listed if not each.member.is_dir}
-    directories = _directories(each.member for each in listed)
+    files = {each.path: each for each in listed if not each.is_dir}
+    directories = _directories(listed)
     good, there = _keep_what_verifies(tree, files, directories.keys())
     for path in there:
         writer.adopt_directory(path)
     lacking: list[Part] = []
-    for each in listed:
-        member = each.member
+    empty: list[MappedMember] = []
+    for member in listed:
         if member.path in good:
             here = good[member.path]
             writer.adopt(member, [(part.position, part.length, part.checksum) for part in here])
-            lacking += [part for part in parts_of(each) if part not in here]
+            lacking += [part for part in parts_of(member) if part not in here]
         elif member.size:
-            lacking += parts_of(each)
+            lacking += parts_of(member)
+        elif member.is_dir:
+            writer.make_directory(member.path, member.mtime_ns)
         else:
-            writer.write(Piece(member, 0, memoryview(b"")))
+            empty.append(member)
+    writer.make_empty(empty)
     return lacking
 
 
-def _directories(members: Iterable[BundleMember]) -> dict[str, None]:
+def _directories(members: Iterable[MappedMember]) -> dict[str, None]:
     """Return all directories of a bundle, implied ones too, outer before inner ones."""
     found: set[str] = set()
     for member in members:
@@ -88,7 +90,7 @@ def _keep_what_verifies(
 
     def check(path: str) -> None:
         parts = _good_parts(tree / path, members[path])
-        if parts or not members[path].member.size:
+        if parts or not members[path].size:
             good[path] = parts
         else:
             (tree / path).unlink()
@@ -109,16 +111,16 @@ def _remove(path: Path) -> None:
         path.unlink()
 
 
-def _good_parts(place: Path, mapped: MappedMember) -> list[Part]:
+def _good_parts(place: Path, member: MappedMember) -> list[Part]:
     """Return the parts of a member that are there."""
     good = []
     with suppress(PermissionError):  # then it is replaced
         descriptor = os.open(place, _READ_FLAGS)
         try:
             size = os.fstat(descriptor).st_size
-            if size > mapped.member.size:
+            if size > member.size:
                 return []
-            for part in parts_of(mapped):
+            for part in parts_of(member):
                 data = os.pread(descriptor, part.length, part.position)
                 if len(data) == part.length and crc32c(data) == part.checksum:
                     good.append(part)

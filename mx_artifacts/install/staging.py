@@ -133,9 +133,9 @@ class Staging:
             UnsafePathError, InstallError, NoSpaceError
         """
         assert self._map is not None, "without a map everything must come"
-        members = {each.member.path: each for each in self._map.members}
-        files = {path: each for path, each in members.items() if not each.member.is_dir}
-        directories = tuple(path for path, each in members.items() if each.member.is_dir)
+        members = {each.path: each for each in self._map.members}
+        files = {path: each for path, each in members.items() if not each.is_dir}
+        directories = tuple(path for path, each in members.items() if each.is_dir)
         with self._translated():
             groups = self._entries(files, directories)
             self._unchanged = unchanged_entries(

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from mx_artifacts.bulk.create import Making, NewFiles, create_files
+from mx_artifacts.bundle.index import MappedMember
 from mx_artifacts.bundle.scan import BundleMember, Piece
 from mx_artifacts.bundle.spans import Part, Span
 from mx_artifacts.core.digest import crc32c, crc32c_hex, crc32c_join
@@ -17,6 +18,7 @@ from mx_artifacts.errors import InstallVerificationError
 from mx_artifacts.install.access import Access, current_umask
 from mx_artifacts.install.receipt import InstalledFile
 
+Member = BundleMember | MappedMember
 _DIRECTORY_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _ADOPT_FLAGS = os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC
 _CREATE_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -66,7 +68,7 @@ class TreeWriter:
         """Write one piece; pieces come in any order. Raises OSError."""
         member = piece.member
         if member.is_dir:
-            self._make_directory(member.path, member.mtime_ns)
+            self.make_directory(member.path, member.mtime_ns)
         elif len(piece.data) == member.size:
             self._write_whole([Part(member, 0, member.size, crc32c(piece.data))], [0], piece.data)
         else:
@@ -88,7 +90,27 @@ class TreeWriter:
         if whole:
             self._write_whole(whole, starts, data)
 
-    def adopt(self, member: BundleMember, pieces: Sequence[tuple[int, int, int]]) -> None:
+    def make_directory(self, path: str, mtime_ns: int) -> None:
+        """Make a directory, and those above it; it gets its time, if it has one, by `finish`."""
+        with self._lock:
+            if path not in self._directories:
+                self.make_directory(path.rpartition("/")[0], 0)
+                mode = self._access.directory_mode
+                os.mkdir(path, mode, dir_fd=self._root)
+                if self._gives or mode & self._umask:
+                    descriptor = os.open(path, _DIRECTORY_FLAGS, dir_fd=self._root)
+                    try:
+                        self._adopt(descriptor, mode)
+                    finally:
+                        os.close(descriptor)
+            self._directories[path] = mtime_ns or self._directories.get(path, 0)
+
+    def make_empty(self, members: Sequence[Member]) -> None:
+        """Make files that have no content."""
+        parts = [Part(member, 0, 0, 0) for member in members]
+        self._write_whole(parts, [0] * len(parts), memoryview(bytearray()))
+
+    def adopt(self, member: Member, pieces: Sequence[tuple[int, int, int]]) -> None:
         """Take a file that is there already, written by another, with these pieces of it.
 
         A piece is (position, length, CRC32C); those that lack come by `write`.
@@ -146,7 +168,7 @@ class TreeWriter:
         paths = [member.path for member in members]
         for directory in dict.fromkeys([path.rpartition("/")[0] for path in paths]):
             if directory not in self._directories:
-                self._make_directory(directory, 0)
+                self.make_directory(directory, 0)
         sizes = [member.size for member in members]
         modes = [self._mode_of(member) for member in members]
         columns = (starts, sizes, modes, [member.mtime_ns for member in members])
@@ -157,9 +179,7 @@ class TreeWriter:
         rows = zip(paths, sizes, modes, mtimes_ns, checksums, strict=True)
         self._written += [InstalledFile(*row) for row in rows]
 
-    def _write_part(
-        self, member: BundleMember, position: int, data: memoryview, checksum: int
-    ) -> None:
+    def _write_part(self, member: Member, position: int, data: memoryview, checksum: int) -> None:
         with self._lock:
             file = self._open_files.get(member.path)
             if file is None:
@@ -177,19 +197,19 @@ class TreeWriter:
         finally:
             os.close(file.descriptor)
 
-    def _create(self, member: BundleMember) -> int:
+    def _create(self, member: Member) -> int:
         directory = member.path.rpartition("/")[0]
         if directory not in self._directories:
-            self._make_directory(directory, 0)
+            self.make_directory(directory, 0)
         return os.open(member.path, _CREATE_FLAGS, self._mode_of(member), dir_fd=self._root)
 
-    def _mode_of(self, member: BundleMember) -> int:
+    def _mode_of(self, member: Member) -> int:
         mode = self._modes.get(member.mode)
         if mode is None:
             mode = self._modes[member.mode] = self._access.file_mode(member.mode)
         return mode
 
-    def _complete(self, member: BundleMember, descriptor: int, checksum: int) -> None:
+    def _complete(self, member: Member, descriptor: int, checksum: int) -> None:
         mode = self._mode_of(member)
         if self._gives or mode & self._umask:
             self._adopt(descriptor, mode)
@@ -200,20 +220,6 @@ class TreeWriter:
         self._written.append(
             InstalledFile(member.path, member.size, mode, found.st_mtime_ns, crc32c_hex(checksum))
         )
-
-    def _make_directory(self, path: str, mtime_ns: int) -> None:
-        with self._lock:
-            if path not in self._directories:
-                self._make_directory(path.rpartition("/")[0], 0)
-                mode = self._access.directory_mode
-                os.mkdir(path, mode, dir_fd=self._root)
-                if self._gives or mode & self._umask:
-                    descriptor = os.open(path, _DIRECTORY_FLAGS, dir_fd=self._root)
-                    try:
-                        self._adopt(descriptor, mode)
-                    finally:
-                        os.close(descriptor)
-            self._directories[path] = mtime_ns or self._directories.get(path, 0)
 
     def _adopt(self, descriptor: int, mode: int) -> None:
         """Give what was just made its owner, and the mode bits that the umask took from it."""

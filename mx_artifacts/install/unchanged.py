@@ -58,9 +58,9 @@ def _is_same(
         mapped = files.get(path)
         if mapped is None:
             return False
-        if keep_mtimes and (arrived is not None or mtime_ns != mapped.member.mtime_ns):
+        if keep_mtimes and (arrived is not None or mtime_ns != mapped.mtime_ns):
             return False
         came_size, came = arrived or (size, checksum)
-        if came_size != mapped.member.size or int(came, 16) != mapped.checksum:
+        if came_size != mapped.size or int(came, 16) != mapped.checksum:
             return False
     return True

@@ -15,6 +15,7 @@ from mx_artifacts.bundle.index import BundleMap, map_bundle
 from mx_artifacts.bundle.scan import DEFAULT_LIMITS
 from mx_artifacts.client.worker import WorkerClient
 from mx_artifacts.core.manifest import ArtifactManifest, ManifestChunk
+from mx_artifacts.core.member_index import MemberIndex
 from mx_artifacts.errors import (
     BundleError,
     ManifestInvalidError,
@@ -155,7 +156,9 @@ def read_maps(
         if index is None:
             return {}
         return {
-            file.file_index: map_bundle(index.get(file.file_index, ()), file.size, file.checksum)
+            file.file_index: map_bundle(
+                index.get(file.file_index, MemberIndex()), file.size, file.checksum
+            )
             for file in manifest.files
         }
     except (ManifestInvalidError, BundleError) as error:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from itertools import chain, islice
 
+from mx_artifacts.core.member_index import MemberIndex
 from mx_artifacts.core.ranges import Ranges
 from mx_artifacts.errors import ManifestInvalidError
 from mx_artifacts.wire.gen.mx_artifacts.v1 import source_pb2 as pb
@@ -16,45 +17,38 @@ MAX_PAGE_PATHS_BYTES = 2 * 1024 * 1024
 _COUNTED_MEMBERS = 128
 """So many more may be in a page: at most half a megabyte of paths."""
 
-Entry = tuple[str, bool, int, int, int, int, tuple[int, ...]]
-"""As `bundle.index.IndexEntry`: path, is_dir, size, mode, mtime_ns, checksum, blocks."""
-
 
 def artifact_to_wire(mx_source_id: str, artifact_id: str) -> pb.Artifact:
     return pb.Artifact(mx_source_id=mx_source_id, artifact_id=artifact_id)
 
 
-def index_to_wire(file_index: int, entries: Iterable[Entry]) -> Iterator[pb.MemberIndexPage]:
+def index_to_wire(file_index: int, index: MemberIndex) -> Iterator[pb.MemberIndexPage]:
     """Yield a bundle's index in pages."""
-    left = iter(entries)
-    members: list[Entry] = []
-    paths_bytes = 0
-    while some := list(islice(left, _COUNTED_MEMBERS)):
-        members += some
-        paths_bytes += sum(len(each[0]) + 4 * len(each[6]) for each in some)
-        if len(members) >= MEMBERS_PER_PAGE or paths_bytes > MAX_PAGE_PATHS_BYTES:
-            yield _page(file_index, members)
-            members, paths_bytes = [], 0
-    if members:
-        yield _page(file_index, members)
+    start = paths_bytes = 0
+    for end in range(_COUNTED_MEMBERS, len(index) + _COUNTED_MEMBERS, _COUNTED_MEMBERS):
+        paths_bytes += sum(map(len, index.paths[end - _COUNTED_MEMBERS : end]))
+        is_last = end >= len(index)
+        if is_last or end - start >= MEMBERS_PER_PAGE or paths_bytes > MAX_PAGE_PATHS_BYTES:
+            yield _page(file_index, index.part(start, end))
+            start, paths_bytes = end, 0
 
 
-def _page(file_index: int, members: Iterable[Entry]) -> pb.MemberIndexPage:
-    paths, directories, sizes, modes, mtimes_ns, checksums, blocks = zip(*members, strict=True)
+def _page(file_index: int, index: MemberIndex) -> pb.MemberIndexPage:
+    blocks = [index.blocks.get(number, ()) for number in range(len(index))]
     return pb.MemberIndexPage(
         file_index=file_index,
-        paths=paths,
-        directories=directories,
-        sizes=sizes,
-        modes=modes,
-        mtimes_ns=mtimes_ns,
-        crc32c=checksums,
+        paths=index.paths,
+        directories=index.are_dirs,
+        sizes=index.sizes,
+        modes=index.modes,
+        mtimes_ns=index.mtimes_ns,
+        crc32c=index.checksums,
         block_counts=map(len, blocks),
         block_crc32c=chain.from_iterable(blocks),
     )
 
 
-def index_from_wire(page: pb.MemberIndexPage) -> Iterator[Entry]:
+def index_from_wire(page: pb.MemberIndexPage) -> MemberIndex:
     """Return what a page states: unchecked claims.
 
     Raises:
@@ -67,15 +61,14 @@ def index_from_wire(page: pb.MemberIndexPage) -> Iterator[Entry]:
         page.modes,
         page.mtimes_ns,
         page.crc32c,
-        page.block_counts,
     )
-    if len({len(column) for column in columns}) > 1 or sum(page.block_counts) != len(
-        page.block_crc32c
-    ):
+    counts = page.block_counts
+    lengths = {len(column) for column in (*columns, counts)}
+    if len(lengths) > 1 or sum(counts) != len(page.block_crc32c):
         raise ManifestInvalidError("a page of the member index has columns of different lengths")
     left = iter(page.block_crc32c)
-    blocks = (tuple(islice(left, count)) if count else () for count in page.block_counts)
-    return zip(*columns[:-1], blocks, strict=True)
+    blocks = {n: tuple(islice(left, count)) for n, count in enumerate(counts) if count}
+    return MemberIndex.of([tuple(column) for column in columns], blocks)
 
 
 def availability_to_wire(ranges: Mapping[int, Ranges] | None) -> pb.Availability:

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
-from mx_artifacts.bundle.index import IndexEntry
 from mx_artifacts.core.manifest import ArtifactManifest, ManifestChunk
+from mx_artifacts.core.member_index import MemberIndex
 from mx_artifacts.errors import ConfigurationError, RecordNotFoundError
 from mx_artifacts.wire.gen.mx_artifacts.v1.source_pb2 import MemberIndexPage
 from mx_artifacts.wire.source import index_to_wire
@@ -26,15 +26,15 @@ class ServedArtifact:
     artifact_id: str
     manifest: ArtifactManifest
     source: ChunkSource
-    indexes: Mapping[int, Sequence[IndexEntry]] = field(default_factory=dict, repr=False)
+    indexes: Mapping[int, MemberIndex] = field(default_factory=dict, repr=False)
 
     @cached_property
     def index_pages(self) -> Sequence[MemberIndexPage]:
         """The indexes as they go over the wire: made once, however many targets ask."""
         return [
             page
-            for file_index, entries in self.indexes.items()
-            for page in index_to_wire(file_index, entries)
+            for file_index, index in self.indexes.items()
+            for page in index_to_wire(file_index, index)
         ]
 
     def chunk(self, index: int) -> ManifestChunk:

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from types import MappingProxyType
 
 import grpc
 
-from mx_artifacts.bundle.index import IndexEntry
 from mx_artifacts.clock import SYSTEM_CLOCK, Clock
 from mx_artifacts.compression import NONE, encodings
 from mx_artifacts.core.manifest import ArtifactManifest, validate_against
+from mx_artifacts.core.member_index import MemberIndex
 from mx_artifacts.errors import ConfigurationError, TransportError
 from mx_artifacts.memory.buffers import Bundle
 from mx_artifacts.memory.leases import LeaseTable
@@ -47,7 +47,7 @@ DEFAULT_GRACE_SECONDS = 5.0
 _EXPIRE_INTERVAL_SECONDS = 1.0
 _DRAIN_POLL_SECONDS = 0.05
 
-Indexes = Mapping[int, Sequence[IndexEntry]]
+Indexes = Mapping[int, MemberIndex]
 NO_INDEXES: Indexes = MappingProxyType({})
 
 _SERVER_OPTIONS = (

@@ -5,17 +5,19 @@ from __future__ import annotations
 import pytest
 
 from mx_artifacts.bundle.headers import END_OF_ARCHIVE, encode_member, padding_bytes
-from mx_artifacts.bundle.index import BLOCK_BYTES, IndexEntry, map_bundle
+from mx_artifacts.bundle.index import BLOCK_BYTES, MappedMember, map_bundle
 from mx_artifacts.bundle.spans import parts_of
 from mx_artifacts.core.digest import crc32c, crc32c_hex
+from mx_artifacts.core.member_index import MemberIndex
 from mx_artifacts.errors import ManifestInvalidError
+from tests.support.indexes import index_of_rows
 
 LONG = bytes(BLOCK_BYTES) + b"the rest"
 LONG_BLOCKS = (crc32c(LONG[:BLOCK_BYTES]), crc32c(LONG[BLOCK_BYTES:]))
 
 
-def entry_of(path: str, content: bytes, blocks: tuple[int, ...] = ()) -> IndexEntry:
-    return IndexEntry(path, False, len(content), 0o644, 0, crc32c(content), blocks)
+def entry_of(path: str, content: bytes, blocks: tuple[int, ...] = ()) -> MemberIndex:
+    return index_of_rows([(path, False, len(content), 0o644, 0, crc32c(content), blocks)])
 
 
 def bundle_of(path: str, content: bytes, *, is_dir: bool = False) -> bytes:
@@ -24,8 +26,8 @@ def bundle_of(path: str, content: bytes, *, is_dir: bool = False) -> bytes:
     return header + content + bytes(padding_bytes(len(content))) + END_OF_ARCHIVE
 
 
-def mapped(entry: IndexEntry, bundle: bytes):
-    (member,) = map_bundle([entry], len(bundle), crc32c_hex(crc32c(bundle))).members
+def mapped(index: MemberIndex, bundle: bytes) -> MappedMember:
+    (member,) = map_bundle(index, len(bundle), crc32c_hex(crc32c(bundle))).members
     return member
 
 
@@ -50,6 +52,6 @@ def test_the_blocks_of_a_long_member_join_to_its_checksum(blocks):
 
 
 def test_a_directory_has_no_blocks():
-    entry = IndexEntry("k", True, len(LONG), 0o755, 0, crc32c(LONG), LONG_BLOCKS)
+    entry = index_of_rows([("k", True, len(LONG), 0o755, 0, crc32c(LONG), LONG_BLOCKS)])
     with pytest.raises(ManifestInvalidError, match="the blocks of member 'k'"):
         mapped(entry, bundle_of("k", b"", is_dir=True))

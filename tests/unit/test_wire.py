@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from mx_artifacts import errors
 from mx_artifacts.core.identity import BackendFramework, SourceIdentity, SourceType
+from mx_artifacts.core.member_index import MemberIndex, joined
 from mx_artifacts.core.sources import (
     ArtifactSummary,
     SourceQuery,
@@ -19,6 +20,7 @@ from mx_artifacts.core.sources import (
 )
 from mx_artifacts.wire import convert, source, status
 from mx_artifacts.wire.gen.model_express import p2p_pb2 as pb
+from tests.support.indexes import index_of_rows, rows_of
 
 _TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
 _U32 = st.integers(0, 2**32 - 1)
@@ -187,20 +189,21 @@ ENTRIES = [
 
 def test_index_round_trip() -> None:
     entries = [(f"{n}/{path}", *rest) for n in range(3000) for path, *rest in ENTRIES]
-    pages = list(source.index_to_wire(3, entries))
+    pages = list(source.index_to_wire(3, index_of_rows(entries)))
     assert [page.file_index for page in pages] == [3, 3, 3]
-    assert [entry for page in pages for entry in source.index_from_wire(page)] == entries
-    assert list(source.index_to_wire(0, [])) == []
+    assert rows_of(joined(map(source.index_from_wire, pages))) == entries
+    assert list(source.index_to_wire(0, MemberIndex())) == []
 
 
 def test_pages_of_long_paths_fit_into_a_message() -> None:
     entries = [("x" * 4096, False, 1, 0o644, 0, 0, ())] * 3000
-    assert max(page.ByteSize() for page in source.index_to_wire(0, entries)) < 4 << 20
+    pages = source.index_to_wire(0, index_of_rows(entries))
+    assert max(page.ByteSize() for page in pages) < 4 << 20
 
 
 @pytest.mark.parametrize("spoil", ["sizes", "block_counts", "block_crc32c", "paths"])
 def test_columns_of_different_lengths_are_refused(spoil: str) -> None:
-    (page,) = source.index_to_wire(0, ENTRIES)
+    (page,) = source.index_to_wire(0, index_of_rows(ENTRIES))
     getattr(page, spoil).pop()
     with pytest.raises(errors.ManifestInvalidError, match="different lengths"):
-        list(source.index_from_wire(page))
+        source.index_from_wire(page)
