@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from mx_artifacts import collector
 from mx_artifacts.bundle.index import BundleMap
 from mx_artifacts.bundle.spans import Span, span_of_chunk, spans_of
 from mx_artifacts.core.identity import SourceType
@@ -38,6 +39,7 @@ class RootReceiver:
         self._by_file: dict[int, Staging] = {}
         self.stagings: tuple[Staging, ...] = ()
 
+    @collector.paused()
     def begin(self, manifest: ArtifactManifest, maps: Mapping[int, BundleMap]) -> Sequence[Span]:
         """Make a place for every bundle; return what must come of them.
 

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from mx_artifacts.errors import InstallError
-from mx_artifacts.install.receipt import Receipt, RootReceipt, load_receipt
+from mx_artifacts.install.receipt import Receipt, RootReceipt
+from mx_artifacts.install.recent import recent_receipt
 from mx_artifacts.install.workspace import receipt_directories
 
 logger = logging.getLogger(__name__)
@@ -71,7 +72,7 @@ def _newest_first(paths: Iterable[Path]) -> list[FoundReceipt]:
     found = []
     for path in paths:
         try:
-            receipt = load_receipt(path)
+            receipt = recent_receipt(path)
             # Names tell seconds only; an install may follow another at once.
             found.append((receipt.installed_at, path.stat().st_mtime_ns, path, receipt))
         except InstallError as error:

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
+from mx_artifacts import collector
 from mx_artifacts.clock import SYSTEM_CLOCK, Clock
 from mx_artifacts.errors import ConfigurationError, InstallError, RollbackFailedError
 from mx_artifacts.install.access import Access
@@ -40,6 +41,7 @@ from mx_artifacts.install.receipt import (
     receipts_of,
     save_receipt,
 )
+from mx_artifacts.install.recent import remember
 from mx_artifacts.install.space import os_errors_translated
 from mx_artifacts.install.staging import StagedTree, Staging
 from mx_artifacts.install.standing import KeptEntries, doubt_changed, judge_kept
@@ -203,6 +205,7 @@ class _Install:
             roots, self.artifact.artifact_id, first.judge, with_mtimes=first.keep_mtimes
         )
 
+    @collector.paused()
     def _stage(self) -> None:
         """Adapt every root's tree to where it goes."""
         for target in self.targets:
@@ -235,6 +238,7 @@ class _Install:
             self.artifact, format_time(now_seconds), tuple(map(_root_receipt, self.targets))
         )
         save_receipt(path, receipt, lambda: self.agreement.before_receipt(reports))
+        remember(path, receipt)
         self._tell("receipt", path=str(path))
         return path
 

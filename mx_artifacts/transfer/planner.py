@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from queue import Empty, SimpleQueue
 
+from mx_artifacts import collector
 from mx_artifacts.bundle.index import BundleMap, map_bundle
 from mx_artifacts.bundle.scan import DEFAULT_LIMITS
 from mx_artifacts.client.worker import WorkerClient
@@ -139,6 +140,7 @@ def read_manifest(
     return check_tables(header, chunks, artifact_id)
 
 
+@collector.paused()
 def read_maps(
     client: WorkerClient, address: SourceAddress, manifest: ArtifactManifest
 ) -> Mapping[int, BundleMap]:
