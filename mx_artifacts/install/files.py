@@ -6,11 +6,13 @@ import json
 import os
 import shutil
 import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from itertools import compress
 from pathlib import Path
 from typing import Any
 
+from mx_artifacts.bulk.status import stamp_columns
 from mx_artifacts.errors import UnsafePathError
 from mx_artifacts.install.access import DIRECTORY_MODE, Access
 
@@ -101,6 +103,18 @@ def stands(root: Path, entry: str) -> bool | None:
         return False
     except NotADirectoryError:
         return None
+
+
+def standing_in(root: Path, entries: Iterable[str]) -> set[str]:
+    """Return those of `entries` that stand in `root`, as `stands` has it."""
+    entries = list(entries)
+    outermost = list(dict.fromkeys(entry.partition("/")[0] for entry in entries))
+    try:
+        there = set(compress(outermost, stamp_columns(os.fspath(root), outermost).modes))
+    except (FileNotFoundError, NotADirectoryError):
+        return set()
+    inner = (e for e in entries if "/" in e and e.partition("/")[0] in there)
+    return {*there.intersection(entries), *(entry for entry in inner if stands(root, entry))}
 
 
 def _enter(part: str, descriptor: int, root: Path, entry: str) -> int:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from mx_artifacts.install.entries import ancestors
-from mx_artifacts.install.files import inode_of, stands
+from mx_artifacts.install.files import inode_of, standing_in, stands
 from mx_artifacts.install.journal import EmptyRoot, Move
 from mx_artifacts.install.staging import StagedTree
 from mx_artifacts.install.workspace import Workspace
@@ -30,7 +30,8 @@ class Plan:
 
 def has_all(root: Path, entries: Iterable[str]) -> bool:
     """Return whether every entry stands in `root`. Raises UnsafePathError when a link is met."""
-    return all(stands(root, entry) is True for entry in entries)
+    wanted = set(entries)
+    return standing_in(root, wanted) == wanted
 
 
 def plan_whole(workspace: Workspace, staged: StagedTree) -> Plan | None:
@@ -83,9 +84,8 @@ def plan_entries(workspace: Workspace, staged: StagedTree, replace: bool) -> Pla
             ]
             planned.update(missing)
             plan.new_directories.extend(missing)
-    for entry in (unchanged.entry for unchanged in staged.unchanged):
-        if stands(workspace.root, entry):
-            plan.kept.append(entry)
-        else:
-            plan.blocked[entry] = _REMOVED_MEANWHILE
+    unchanged = [each.entry for each in staged.unchanged]
+    standing = standing_in(workspace.root, unchanged)
+    plan.kept += [entry for entry in unchanged if entry in standing]
+    plan.blocked |= dict.fromkeys((e for e in unchanged if e not in standing), _REMOVED_MEANWHILE)
     return plan

@@ -9,19 +9,9 @@ from pathlib import Path
 
 from mx_artifacts.core.digest import crc32c, crc32c_hex
 from mx_artifacts.install.entries import ancestors
-from mx_artifacts.install.files import stands
 from mx_artifacts.install.receipt import InstalledFile
 
 _BLOCK_BYTES = 1024 * 1024
-
-
-def standing_of(root: Path, entries: Iterable[str]) -> list[str]:
-    """Return those of `entries` that stand in `root`."""
-    try:
-        names = frozenset(os.listdir(root))
-    except (FileNotFoundError, NotADirectoryError):
-        return []
-    return [e for e in entries if e.partition("/")[0] in names and stands(root, e)]
 
 
 def remove_emptied(tree: Path, dropped: Iterable[str]) -> None:

@@ -26,14 +26,14 @@ from mx_artifacts.install.base import RootInstall
 from mx_artifacts.install.boot import boot_id, lost_entries
 from mx_artifacts.install.bundle_sink import BundleSink
 from mx_artifacts.install.entries import ancestors, group_entries, leaves_of
-from mx_artifacts.install.files import fsync_directory, remove_tree
+from mx_artifacts.install.files import fsync_directory, remove_tree, standing_in
 from mx_artifacts.install.history import FoundReceipt, receipts_of_root
 from mx_artifacts.install.hold import new_staging, remove_if_unused
 from mx_artifacts.install.mounts import lies_in_memory
 from mx_artifacts.install.receipt import InstalledEntry, InstalledFile
 from mx_artifacts.install.resume import begin_writing
 from mx_artifacts.install.space import Need, os_errors_translated, require_space
-from mx_artifacts.install.staged_files import describe, remove_emptied, standing_of, sync_file
+from mx_artifacts.install.staged_files import describe, remove_emptied, sync_file
 from mx_artifacts.install.tree_writer import TreeWriter
 from mx_artifacts.install.unchanged import unchanged_entries
 from mx_artifacts.threads import thread_count
@@ -103,7 +103,8 @@ class Staging:
         # In memory a writer needs a core all the time, and further ones only fight for the
         # interpreter; on a disk they wait for it.
         self._writing: AbstractContextManager[Any] = nullcontext()
-        if lies_in_memory(self.directory):
+        self._in_memory = lies_in_memory(self.directory)
+        if self._in_memory:
             self._writing = Semaphore(thread_count())
         self._map = bundle_map
         self._sink = BundleSink(bundle_bytes, self._writer)
@@ -212,13 +213,12 @@ class Staging:
         elif touched:
             files = {**files, **{path: self._described(path) for path in touched}}
         self._access.apply(self.directory, self.directory.lstat())
-        standing = [] if replaces else standing_of(self.workspace.root, groups)
+        standing = set() if replaces else standing_in(self.workspace.root, groups)
         repairs = dict(lost_entries(self.workspace.root, standing, self._receipts))
         if self.install.appear_whole:
             repairs |= self._faults(each for each in standing if each not in repairs)
-        for_comparison = frozenset(standing) - repairs.keys()
-        in_memory = lies_in_memory(self.directory)
-        waits = not in_memory and (self.install.durable or not boot_id())
+        for_comparison = frozenset(standing - repairs.keys())
+        waits = not self._in_memory and (self.install.durable or not boot_id())
         if waits:
             fleeting = {leaf for entry in for_comparison for leaf in groups[entry]}
             self._sync(
@@ -238,7 +238,7 @@ class Staging:
             for_comparison,
             repairs,
             self._unchanged,
-            "" if waits or in_memory else boot_id(),
+            "" if waits or self._in_memory else boot_id(),
         )
 
     def close(self, *, keep: bool = False) -> None:

@@ -23,17 +23,18 @@ def have_status(
     files = list(chain.from_iterable(map(attrgetter("files"), entries)))
     if not files:
         return [True] * len(entries)
+    paths, sizes, _, mtimes_ns, _, _ = zip(*files, strict=True)
     try:
-        found = stamp_columns(root, [file.path for file in files])
+        found = stamp_columns(root, paths)
     except OSError:
         return [not entry.files for entry in entries]
-    good = [
-        found_size == size
-        and stat.S_ISREG(mode)
-        and (found_ns == mtime_ns or matches(path, touched))
-        for (path, size, _, mtime_ns, _, _), mode, found_size, found_ns in zip(
-            files, found.modes, found.sizes, found.mtimes_ns, strict=True
+    are_files = list(map(stat.S_ISREG, found.modes))
+    if all(are_files) and (tuple(found.sizes), tuple(found.mtimes_ns)) == (sizes, mtimes_ns):
+        return [True] * len(entries)  # as nearly always
+    good = (
+        is_file and found_size == file.size and (ns == file.mtime_ns or matches(file.path, touched))
+        for file, is_file, found_size, ns in zip(
+            files, are_files, found.sizes, found.mtimes_ns, strict=True
         )
-    ]
-    left = iter(good)
-    return [all(list(islice(left, len(entry.files)))) for entry in entries]
+    )
+    return [all(list(islice(good, len(entry.files)))) for entry in entries]
