@@ -5,9 +5,11 @@
  * it does (the module that calls it), which stays the reference and is what runs where this was not
  * built; tests compare the two.
  *
- * Lists come as columns. Names are strings one after the other, each with its NUL. A function that
- * works through a list returns how many items it has done; if those are not all, `*error` says why
- * the next one failed: an errno, or 0 for what the function's comment says.
+ * Lists come as columns of `count`. Names are strings one after the other, each with its NUL.
+ * A function that works through a list returns how many items it has done; where those are not all,
+ * `*error` says why the next one failed: an errno, or one of the numbers below, or there is one
+ * reason only, which the function's comment has. Nothing is kept between calls, so any number of
+ * threads may be in here.
  */
 
 #define _GNU_SOURCE
@@ -18,6 +20,10 @@
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
+
+#define VERSION 2 /* of these functions' arguments; library.py has the same */
+#define SHORT 0    /* a file has fewer bytes than were asked for */
+#define OUTSIDE -1 /* the part of the buffer that is stated does not lie in it */
 
 /* --- CRC32C, with the processor's instruction ------------------------------------------------- */
 
@@ -72,6 +78,13 @@ static uint32_t product(uint32_t left, uint32_t right)
 
 static uint32_t powers[64]; /* x^(8 * 2^n): what appending 2^n zero bytes multiplies with */
 
+__attribute__((constructor)) static void make_powers(void) /* before any thread can be here */
+{
+    powers[0] = 1u << (31 - 8);
+    for (int n = 1; n < 64; n++)
+        powers[n] = product(powers[n - 1], powers[n - 1]);
+}
+
 /* The checksum of two byte strings one after the other. */
 static uint32_t joined(uint32_t first, uint32_t second, uint64_t second_length)
 {
@@ -81,28 +94,39 @@ static uint32_t joined(uint32_t first, uint32_t second, uint64_t second_length)
     return first ^ second;
 }
 
-/* Get ready; return the version of these functions' arguments, 0 if this processor will not do.
- * To be called once, before any other. */
-int bulk_begin(void)
+/* Return the version of these functions' arguments, 0 if this processor cannot run them. */
+int bulk_version(void)
 {
-    if (!has_instruction())
-        return 0;
-    powers[0] = 1u << (31 - 8);
-    for (int n = 1; n < 64; n++)
-        powers[n] = product(powers[n - 1], powers[n - 1]);
-    return 1;
+    return has_instruction() ? VERSION : 0;
 }
 
 /* --- files ------------------------------------------------------------------------------------ */
 
-static int64_t nanoseconds(struct timespec time)
+/* Tell a time [ns]; return whether it is too late or early for that (after the year 2262). */
+static int out_of_range(struct timespec time, int64_t *ns)
 {
-    return (int64_t)time.tv_sec * 1000000000 + time.tv_nsec;
+    return __builtin_mul_overflow((int64_t)time.tv_sec, 1000000000, ns) ||
+           __builtin_add_overflow(*ns, (int64_t)time.tv_nsec, ns);
 }
 
-/* Tell the status of `count` names below the directory `root`, links not followed: six columns of
- * `count`, device, inode, mode, size, mtime, ctime [ns]. What cannot be looked at has zeros. */
-void bulk_status(int root, long count, const char *names, int64_t *found)
+static int is_within(int64_t offset, int64_t length, int64_t bytes)
+{
+    return offset >= 0 && length >= 0 && length <= bytes && offset <= bytes - length;
+}
+
+static int open_at(int root, const char *name, int flags, mode_t mode)
+{
+    int file;
+    do
+        file = openat(root, name, flags | O_NOFOLLOW | O_CLOEXEC, mode);
+    while (file < 0 && errno == EINTR);
+    return file;
+}
+
+/* Tell the status of names below the directory `root`, links not followed, in six columns: device,
+ * inode, mode, size, mtime, ctime [ns]. What cannot be looked at has zeros. Ends at one that has a
+ * number for which the columns are too narrow. */
+long bulk_status(int root, long count, const char *names, int64_t *found)
 {
     for (long i = 0; i < count; i++, names += strlen(names) + 1, found++) {
         struct stat is;
@@ -112,9 +136,11 @@ void bulk_status(int root, long count, const char *names, int64_t *found)
         found[count] = (int64_t)is.st_ino;
         found[2 * count] = is.st_mode;
         found[3 * count] = is.st_size;
-        found[4 * count] = nanoseconds(is.st_mtim);
-        found[5 * count] = nanoseconds(is.st_ctim);
+        if (found[count] < 0 || out_of_range(is.st_mtim, &found[4 * count]) ||
+            out_of_range(is.st_ctim, &found[5 * count]))
+            return i;
     }
+    return count;
 }
 
 static int write_all(int file, const uint8_t *data, int64_t length)
@@ -131,50 +157,68 @@ static int write_all(int file, const uint8_t *data, int64_t length)
     return 0;
 }
 
-/* Make files below the directory `root` that are not there yet: from `data` at `offsets`, of
- * `lengths`, with `modes`, and times [ns] where `mtimes` is not 0. Those who make them have `umask`;
- * with `uid` >= 0 each is given to it and `gid`. `found` gets two columns: mtime, ctime [ns]. */
-long bulk_create(int root, long count, const char *names, const uint8_t *data,
+static int set_mtime(int file, int64_t mtime)
+{
+    struct timespec time = {mtime / 1000000000, mtime % 1000000000};
+    if (time.tv_nsec < 0) { /* before 1970 */
+        time.tv_sec -= 1;
+        time.tv_nsec += 1000000000;
+    }
+    return futimens(file, (struct timespec[2]){time, time});
+}
+
+/* Close a file that was written, since some file systems tell only now that it did not work. */
+static int close_written(int file)
+{
+    return close(file) && errno != EINTR;
+}
+
+/* Make files below the directory `root` that are not there yet: from the `bytes` of `data` at
+ * `offsets`, of `lengths`, with `modes`, and times [ns] where `mtimes` is not 0. Those who make them
+ * have `umask`; each is given to `owner` (uid, gid), where that is not null. `found` gets two
+ * numbers each: mtime, ctime [ns]. */
+long bulk_create(int root, long count, const char *names, const uint8_t *data, int64_t bytes,
                  const int64_t *offsets, const int64_t *lengths, const int64_t *modes,
-                 const int64_t *mtimes, int umask, int64_t uid, int64_t gid, int64_t *found,
-                 int *error)
+                 const int64_t *mtimes, int umask, const int64_t *owner, int64_t *found, int *error)
 {
     for (long i = 0; i < count; i++, names += strlen(names) + 1, found += 2) {
         struct stat is;
         mode_t mode = (mode_t)modes[i];
-        int flags = O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC;
-        int file = openat(root, names, flags, mode);
-        int bad = file < 0 || write_all(file, data + offsets[i], lengths[i]) ||
-                  (uid >= 0 && fchown(file, (uid_t)uid, (gid_t)gid)) ||
-                  (mode & (mode_t)umask && fchmod(file, mode));
-        if (!bad && mtimes[i]) {
-            struct timespec time = {mtimes[i] / 1000000000, mtimes[i] % 1000000000};
-            if (time.tv_nsec < 0) {
-                time.tv_sec -= 1;
-                time.tv_nsec += 1000000000;
-            }
-            bad = futimens(file, (struct timespec[2]){time, time});
-        }
-        if (bad || fstat(file, &is)) {
-            *error = errno;
-            if (file >= 0)
-                close(file);
+        if (!is_within(offsets[i], lengths[i], bytes)) {
+            *error = OUTSIDE;
             return i;
         }
-        close(file);
-        found[0] = nanoseconds(is.st_mtim);
-        found[1] = nanoseconds(is.st_ctim);
+        int file = open_at(root, names, O_WRONLY | O_CREAT | O_EXCL, mode);
+        int bad = file < 0 || write_all(file, data + offsets[i], lengths[i]) ||
+                  (owner && fchown(file, (uid_t)owner[0], (gid_t)owner[1])) ||
+                  (mode & (mode_t)umask && fchmod(file, mode)) ||
+                  (mtimes[i] && set_mtime(file, mtimes[i])) || fstat(file, &is);
+        *error = errno;
+        if (!bad && (out_of_range(is.st_mtim, found) || out_of_range(is.st_ctim, found + 1))) {
+            *error = EOVERFLOW;
+            bad = 1;
+        }
+        if (file >= 0 && close_written(file) && !bad) {
+            *error = errno;
+            bad = 1;
+        }
+        if (bad)
+            return i;
     }
     return count;
 }
 
-/* Read the first `lengths` bytes of files below the directory `root` to `space` at `offsets`, and
- * tell their CRC32C. A link is no file. A file that is shorter ends it with the error 0. */
-long bulk_read(int root, long count, const char *names, uint8_t *space, const int64_t *offsets,
-               const int64_t *lengths, uint32_t *checksums, int *error)
+/* Read the first `lengths` bytes of files below the directory `root` to `space`, of `bytes`, at
+ * `offsets`, and tell their CRC32C. A link is no file. */
+long bulk_read(int root, long count, const char *names, uint8_t *space, int64_t bytes,
+               const int64_t *offsets, const int64_t *lengths, uint32_t *checksums, int *error)
 {
     for (long i = 0; i < count; i++, names += strlen(names) + 1) {
-        int file = openat(root, names, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+        if (!is_within(offsets[i], lengths[i], bytes)) {
+            *error = OUTSIDE;
+            return i;
+        }
+        int file = open_at(root, names, O_RDONLY | O_NONBLOCK, 0);
         int64_t position = 0;
         ssize_t came = file;
         while (came >= 0 && position < lengths[i]) {
@@ -185,7 +229,7 @@ long bulk_read(int root, long count, const char *names, uint8_t *space, const in
                 break;
             position += came;
         }
-        *error = came < 0 ? errno : 0;
+        *error = came < 0 ? errno : SHORT;
         if (file >= 0)
             close(file);
         if (came < 0 || position < lengths[i])
@@ -216,7 +260,7 @@ static int plain_header(uint8_t *block, const char *name, int is_dir, int64_t si
                         int64_t mtime)
 {
     size_t length = strlen(name);
-    if (mtime || size < 0 || size > MAX_OCTAL || length + (is_dir != 0) > NAME_BYTES)
+    if (mtime || size < 0 || size > MAX_OCTAL || length + (size_t)is_dir > NAME_BYTES)
         return 0;
     for (size_t i = 0; i < length; i++)
         if ((uint8_t)name[i] >= 0x80)
@@ -240,14 +284,12 @@ static int plain_header(uint8_t *block, const char *name, int is_dir, int64_t si
     return 1;
 }
 
-/* Write the headers of members one after the other. The first that needs more than one block ends
- * it with the error 0. */
+/* Write the headers of members one after the other. Ends at one that needs more than one block. */
 long bulk_headers(long count, const char *names, const int64_t *are_dirs, const int64_t *sizes,
-                  const int64_t *modes, const int64_t *mtimes, uint8_t *blocks, int *error)
+                  const int64_t *modes, const int64_t *mtimes, uint8_t *blocks)
 {
-    *error = 0;
     for (long i = 0; i < count; i++, names += strlen(names) + 1, blocks += BLOCK)
-        if (!plain_header(blocks, names, (int)are_dirs[i], sizes[i], modes[i], mtimes[i]))
+        if (!plain_header(blocks, names, are_dirs[i] != 0, sizes[i], modes[i], mtimes[i]))
             return i;
     return count;
 }
@@ -256,13 +298,12 @@ long bulk_headers(long count, const char *names, const int64_t *are_dirs, const 
  * `checksums` and padding into `*checksum`, the bundle's so far. Ends as `bulk_headers` does. */
 long bulk_join(long count, const char *names, const int64_t *are_dirs, const int64_t *sizes,
                const int64_t *modes, const int64_t *mtimes, const int64_t *checksums,
-               uint32_t *checksum, int *error)
+               uint32_t *checksum)
 {
     static const uint8_t zeros[BLOCK];
     uint8_t block[BLOCK];
-    *error = 0;
     for (long i = 0; i < count; i++, names += strlen(names) + 1) {
-        if (!plain_header(block, names, (int)are_dirs[i], sizes[i], modes[i], mtimes[i]))
+        if (!plain_header(block, names, are_dirs[i] != 0, sizes[i], modes[i], mtimes[i]))
             return i;
         *checksum = crc32c(block, BLOCK, *checksum);
         *checksum = joined(*checksum, (uint32_t)checksums[i], (uint64_t)sizes[i]);

@@ -9,11 +9,13 @@ from ctypes import byref, c_int
 from dataclasses import dataclass
 
 from mx_artifacts.bulk.library import (
-    address_of,
-    address_of_bytes,
+    bytes_of,
+    column_of,
+    error_of,
     library,
     names_of,
     os_error,
+    part_of,
 )
 
 _FLAGS = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -49,11 +51,12 @@ def create_files(
 
     Raises:
         OSError: one cannot be made; those before it were. Names its path.
+        ValueError: a part lies outside of `data`, a path holds a NUL, or columns differ in length.
     """
     compiled = library()
     if compiled is None or data.readonly:
         times = [
-            _create(directory, path, data[offset : offset + length], mode, mtime_ns, making)
+            _create(directory, path, part_of(data, offset, length, path), mode, mtime_ns, making)
             for path, offset, length, mode, mtime_ns in zip(
                 files.paths,
                 files.offsets,
@@ -66,39 +69,43 @@ def create_files(
         return [mtime for mtime, _ in times], [ctime for _, ctime in times]
     count = len(files.paths)
     found = array("q", bytes(16 * count))
+    owner = array("q", making.owner or ())
+    columns = (files.offsets, files.lengths, files.modes, files.mtimes_ns)
     error = c_int()
-    uid, gid = making.owner or (-1, -1)
     done = compiled.bulk_create(
         directory,
         count,
         names_of(files.paths),
-        address_of_bytes(data),
-        *map(address_of, (files.offsets, files.lengths, files.modes, files.mtimes_ns)),
+        bytes_of(data),
+        data.nbytes,
+        *(column_of(column, count) for column in columns),
         making.umask,
-        uid,
-        gid,
-        address_of(found),
+        bytes_of(owner),
+        bytes_of(found),
         byref(error),
     )
     if done < count:
-        raise os_error(error.value, files.paths[done])
+        raise error_of(error.value, files.paths[done])
     return found[::2], found[1::2]
 
 
 def _create(
     directory: int, path: str, data: memoryview, mode: int, mtime_ns: int, making: Making
 ) -> tuple[int, int]:
-    descriptor = os.open(path, _FLAGS, mode, dir_fd=directory)
     try:
-        while data:
-            data = data[os.write(descriptor, data) :]
-        if making.owner is not None:
-            os.chown(descriptor, *making.owner)
-        if mode & making.umask:
-            os.fchmod(descriptor, mode)
-        if mtime_ns:
-            os.utime(descriptor, ns=(mtime_ns, mtime_ns))
-        found = os.fstat(descriptor)
-        return found.st_mtime_ns, found.st_ctime_ns
-    finally:
-        os.close(descriptor)
+        descriptor = os.open(path, _FLAGS, mode, dir_fd=directory)
+        try:
+            while data:
+                data = data[os.write(descriptor, data) :]
+            if making.owner is not None:
+                os.chown(descriptor, *making.owner)
+            if mode & making.umask:
+                os.fchmod(descriptor, mode)
+            if mtime_ns:
+                os.utime(descriptor, ns=(mtime_ns, mtime_ns))
+            found = os.fstat(descriptor)
+            return found.st_mtime_ns, found.st_ctime_ns
+        finally:
+            os.close(descriptor)
+    except OSError as error:
+        raise os_error(error.errno or 0, path) from error

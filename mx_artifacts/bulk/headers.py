@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Sequence
-from ctypes import byref, c_int, c_uint32
+from ctypes import byref, c_uint32
 from dataclasses import dataclass
 from typing import Any
 
-from mx_artifacts.bulk.library import address_of, address_of_bytes, library, names_of
+from mx_artifacts.bulk.library import bytes_of, column_of, library, names_of
 
 BLOCK_BYTES = 512
 
@@ -17,7 +17,7 @@ BLOCK_BYTES = 512
 class MemberColumns:
     """Members of a bundle, in their order, as columns of one length.
 
-    `paths` without "/" at their ends; `sizes` [bytes, 0 to 2**63 - 1], 0 for directories; `modes`
+    `paths` without "/" at their ends and without NULs; `sizes` [bytes], 0 for directories; `modes`
     as `safe_mode` gives them; `mtimes_ns`.
     """
 
@@ -35,18 +35,11 @@ class MemberColumns:
 def first_headers(members: MemberColumns) -> bytes:
     """Return the headers of the first members, up to one that is not plain: 512 bytes each."""
     compiled = library()
-    if compiled is None:
+    arguments = _arguments(members)
+    if compiled is None or arguments is None:
         return b""
-    columns = [array("q", column) for column in members.columns()[1:]]
     blocks = bytearray(BLOCK_BYTES * len(members.paths))
-    error = c_int()
-    done = compiled.bulk_headers(
-        len(members.paths),
-        names_of(members.paths),
-        *map(address_of, columns),
-        address_of_bytes(memoryview(blocks)),
-        byref(error),
-    )
+    done = compiled.bulk_headers(*arguments, bytes_of(blocks))
     return bytes(memoryview(blocks)[: BLOCK_BYTES * done])
 
 
@@ -57,15 +50,28 @@ def join_first(members: MemberColumns, checksums: Sequence[int]) -> tuple[int, i
     `checksums`.
     """
     compiled = library()
-    if compiled is None:
+    arguments = _arguments(members, checksums)
+    if compiled is None or arguments is None:
         return 0, 0
-    columns = [array("q", column) for column in (*members.columns()[1:], checksums)]
-    joined, error = c_uint32(), c_int()
-    done = compiled.bulk_join(
-        len(members.paths),
-        names_of(members.paths),
-        *map(address_of, columns),
-        byref(joined),
-        byref(error),
-    )
+    joined = c_uint32()
+    done = compiled.bulk_join(*arguments, byref(joined))
     return done, joined.value
+
+
+def _arguments(members: MemberColumns, *more: Sequence[int]) -> tuple[Any, ...] | None:
+    """Return names and columns as the library takes them; None where a number is too large.
+
+    That is a time after the year 2262. Then all is left to who can do the other members too.
+    """
+    count = len(members.paths)
+    try:
+        columns = [array("q", column) for column in (*members.columns()[1:], *more)]
+    except OverflowError:
+        return None
+    names = names_of(members.paths, _encode)
+    return count, names, *(column_of(column, count) for column in columns)
+
+
+def _encode(names: str) -> bytes:
+    """Return names for which it matters only whether they are ASCII."""
+    return names.encode("utf-8", "surrogatepass")

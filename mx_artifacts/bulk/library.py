@@ -5,16 +5,25 @@ from __future__ import annotations
 import importlib.machinery
 import os
 from array import array
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from ctypes import CDLL, byref, c_char, c_int, c_int64, c_long, c_void_p
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any, NamedTuple
 
-if TYPE_CHECKING:
-    from ctypes import CDLL
+VERSION = 2
+"""Of the functions' arguments; what was built from other sources than these is left alone."""
+OUTSIDE = -1
+"""In place of an errno: a part of a buffer that was stated does not lie in it."""
 
-VERSION = 1
-"""Of the functions' arguments; one that was built from other sources than these is left alone."""
+_INSTALL_AGAIN = "install again, with a C compiler at hand"
+
+
+class Absence(NamedTuple):
+    """Why the compiled functions are not used, and what to do about it, "" where nothing can be."""
+
+    why: str
+    next_step: str
 
 
 @cache
@@ -24,38 +33,37 @@ def library() -> CDLL | None:
 
 
 @cache
-def absence() -> str:
-    """Say why the compiled functions are not used, and what to do; "" where they are."""
+def absence() -> Absence | None:
+    """Say why the compiled functions are not used, or return None where they are."""
     place = _place()
     if not place.exists():
-        return "it was not built; install with a C compiler at hand"
+        return Absence("it was not built", _INSTALL_AGAIN)
     try:
-        version = _load().bulk_begin()
+        version = _load().bulk_version()
     except (OSError, AttributeError) as error:
-        return f"{place.name} cannot be loaded ({error}); install again"
+        return Absence(f"it cannot be loaded ({error})", _INSTALL_AGAIN)
     if not version:
-        return "this processor has no instruction for CRC32C"
+        return Absence("this processor has no instruction for CRC32C", "")
     if version != VERSION:
-        return f"{place.name} was built from another version ({version}); install again"
-    return ""
+        return Absence(f"it is of version {version}, not {VERSION}", _INSTALL_AGAIN)
+    return None
 
 
 @cache
 def _load() -> CDLL:
-    from ctypes import CDLL, c_int, c_int64, c_long, c_void_p
-
     loaded = CDLL(os.fspath(_place()))
-    for function in (loaded.bulk_create, loaded.bulk_read, loaded.bulk_headers, loaded.bulk_join):
-        function.restype = c_long
-    loaded.bulk_status.restype = None
-    column, count = c_void_p, c_long
-    loaded.bulk_begin.restype = c_int
-    loaded.bulk_status.argtypes = [c_int, count, *[column] * 2]
-    making = [c_int, c_int64, c_int64]  # umask, uid, gid
-    loaded.bulk_create.argtypes = [c_int, count, *[column] * 6, *making, *[column] * 2]
-    loaded.bulk_read.argtypes = [c_int, count, *[column] * 6]
-    loaded.bulk_headers.argtypes = [count, *[column] * 7]
-    loaded.bulk_join.argtypes = [count, *[column] * 8]
+    count, number, address = c_long, c_int64, c_void_p
+    arguments: dict[str, list[Any]] = {
+        "status": [c_int, count, *[address] * 2],
+        "create": [c_int, count, *[address] * 2, number, *[address] * 4, c_int, *[address] * 3],
+        "read": [c_int, count, *[address] * 2, number, *[address] * 4],
+        "headers": [count, *[address] * 6],
+        "join": [count, *[address] * 7],
+    }
+    for name, types in arguments.items():
+        function = loaded[f"bulk_{name}"]
+        function.restype, function.argtypes = c_long, types
+        setattr(loaded, f"bulk_{name}", function)
     return loaded
 
 
@@ -63,26 +71,48 @@ def _place() -> Path:
     return Path(__file__).with_name(f"_bulk{importlib.machinery.EXTENSION_SUFFIXES[0]}")
 
 
-def names_of(paths: Sequence[str]) -> bytes:
+def names_of(paths: Sequence[str], encode: Callable[[str], bytes] = os.fsencode) -> bytes:
     """Return `paths` as the library takes them. Raises ValueError if one holds a NUL."""
-    names = os.fsencode("\0".join(paths))
+    names = encode("\0".join(paths))
     if names.count(b"\0") != max(0, len(paths) - 1):
         raise ValueError("embedded null byte in a path")
     return names
 
 
-def address_of(column: array[int]) -> int:
-    """Return where a column lies; it must live, and keep its length, while that is used."""
-    return column.buffer_info()[0]
+def column_of(numbers: array[int], count: int) -> Any:
+    """Return a column of `count` 64-bit numbers as the library takes it.
+
+    Raises:
+        ValueError: it is none.
+    """
+    if numbers.typecode != "q" or len(numbers) != count:
+        raise ValueError(f"a column of {count} was wanted, this has {len(numbers)}")
+    return bytes_of(numbers)
 
 
-def address_of_bytes(data: memoryview) -> int:
-    """Return where writable, contiguous bytes lie, likewise."""
-    from ctypes import addressof, c_char
+def bytes_of(data: memoryview | bytearray | array[int]) -> Any:
+    """Return writable, contiguous bytes as the library takes them.
 
-    return addressof(c_char.from_buffer(data)) if data else 0
+    As long as what is returned lives, they stay where they are: what lends them cannot be closed,
+    released or made longer by another thread.
+    """
+    return byref(c_char.from_buffer(data)) if data else None
+
+
+def error_of(error: int, path: str) -> Exception:
+    """Return the exception for what the library could not do with `path`."""
+    if error == OUTSIDE:
+        return ValueError(f"the part for {path!r} does not lie in the buffer")
+    return os_error(error, path)
 
 
 def os_error(error: int, path: str) -> OSError:
     """Return the exception for a system call that failed; of the subclass that the errno has."""
     return OSError(error, os.strerror(error), path)
+
+
+def part_of(data: memoryview, offset: int, length: int, path: str) -> memoryview:
+    """Return a part of a buffer, for the Python beside the library. Raises what it would."""
+    if not 0 <= offset <= offset + length <= len(data):
+        raise error_of(OUTSIDE, path)
+    return data[offset : offset + length]

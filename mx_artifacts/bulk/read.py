@@ -8,11 +8,13 @@ from collections.abc import Sequence
 from ctypes import byref, c_int
 
 from mx_artifacts.bulk.library import (
-    address_of,
-    address_of_bytes,
+    bytes_of,
+    column_of,
+    error_of,
     library,
     names_of,
     os_error,
+    part_of,
 )
 from mx_artifacts.core.digest import crc32c
 
@@ -42,41 +44,47 @@ def read_files(
     Raises:
         ShortFileError
         OSError: one cannot be read. Names its path.
+        ValueError: a part lies outside of `space`, a path holds a NUL, or columns differ in length.
     """
     compiled = library()
     if compiled is None:
         return [
-            _read(directory, path, space[offset : offset + length])
+            _read(directory, path, part_of(space, offset, length, path))
             for path, offset, length in zip(paths, offsets, lengths, strict=True)
         ]
-    checksums = array("I", bytes(4 * len(paths)))
+    count = len(paths)
+    checksums = array("I", bytes(4 * count))
     error = c_int()
     done = compiled.bulk_read(
         directory,
-        len(paths),
+        count,
         names_of(paths),
-        address_of_bytes(space),
-        address_of(offsets),
-        address_of(lengths),
-        address_of(checksums),
+        bytes_of(space),
+        space.nbytes,
+        column_of(offsets, count),
+        column_of(lengths, count),
+        bytes_of(checksums),
         byref(error),
     )
-    if done == len(paths):
+    if done == count:
         return checksums
     if error.value:
-        raise os_error(error.value, paths[done])
+        raise error_of(error.value, paths[done])
     raise ShortFileError(paths[done])
 
 
 def _read(directory: int, path: str, content: memoryview) -> int:
-    descriptor = os.open(path, _FLAGS, dir_fd=directory)
     try:
-        position = 0
-        while position < len(content):
-            count = os.readv(descriptor, [content[position:]])
-            if not count:
-                raise ShortFileError(path)
-            position += count
-        return crc32c(content)
-    finally:
-        os.close(descriptor)
+        descriptor = os.open(path, _FLAGS, dir_fd=directory)
+        try:
+            position = 0
+            while position < len(content):
+                count = os.readv(descriptor, [content[position:]])
+                if not count:
+                    raise ShortFileError(path)
+                position += count
+            return crc32c(content)
+        finally:
+            os.close(descriptor)
+    except OSError as error:
+        raise os_error(error.errno or 0, path) from error

@@ -7,7 +7,7 @@ from array import array
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from mx_artifacts.bulk.library import address_of, library, names_of
+from mx_artifacts.bulk.library import bytes_of, library, names_of
 
 _PATH_FLAGS = os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC
 
@@ -54,22 +54,17 @@ def stamp_columns(directory: str, paths: Sequence[str]) -> StampColumns:
     """
     above = os.open(directory, _PATH_FLAGS)
     try:
-        compiled = library()
-        if compiled is None:
-            rows = [_stamp(above, path) for path in paths]
-            return StampColumns._make(zip(*rows, strict=True)) if rows else _NO_COLUMNS
-        count = len(paths)
-        found = array("q", bytes(8 * len(Stamp._fields) * count))
-        compiled.bulk_status(above, count, names_of(paths), address_of(found))
+        compiled, count = library(), len(paths)
+        if compiled is not None:
+            found = array("q", bytes(8 * len(Stamp._fields) * count))
+            if compiled.bulk_status(above, count, names_of(paths), bytes_of(found)) == count:
+                starts = (count * index for index in range(len(Stamp._fields)))
+                return StampColumns._make(found[start : start + count] for start in starts)
+            # A number does not fit into 64 bits with a sign: Python's have no such limit.
+        rows = [_stamp(above, path) for path in paths]
+        return StampColumns._make(zip(*rows, strict=True)) if rows else _NO_COLUMNS
     finally:
         os.close(above)
-    starts = range(0, len(found), count) if count else (0,) * len(Stamp._fields)
-    return StampColumns._make(found[start : start + count] for start in starts)
-
-
-def stamps_of(directory: str, paths: Sequence[str]) -> list[Stamp]:
-    """Return the same as rows."""
-    return list(map(Stamp._make, zip(*stamp_columns(directory, paths), strict=True)))
 
 
 _NOTHING = Stamp(*(0,) * len(Stamp._fields))
