@@ -32,7 +32,11 @@
 #if defined(__x86_64__)
 
 #include <nmmintrin.h>
+#if defined(__clang__) && __clang_major__ >= 14 /* has a feature of its own for it since then */
+#define CHECKSUMMING __attribute__((target("sse4.2,crc32")))
+#else
 #define CHECKSUMMING __attribute__((target("sse4.2")))
+#endif
 #define has_instruction() __builtin_cpu_supports("sse4.2")
 #define of_8_bytes(sum, word) ((uint32_t)_mm_crc32_u64(sum, word))
 #define of_byte(sum, byte) _mm_crc32_u8(sum, byte)
