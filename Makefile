@@ -14,6 +14,8 @@ DEV_READY := .venv/.ready-dev
 INTEROP_READY := .venvs/interop/.ready
 INTEROP_LOG := .venvs/interop.log
 SETUP := $(PYTHON) tools/setup_env.py
+# What an installation of this project is made of, beside Python, which is used where it lies.
+BUILT_FROM := pyproject.toml setup.py mx_artifacts/bulk/bulk.c tools/setup_env.py
 
 # Which real caches `make test-kinds` moves: names in tests/kinds/caches.py, by commas.
 CACHES ?= all
@@ -67,7 +69,7 @@ docs: $(DEV_READY)  ## Generate the pages of docs/operations/
 
 clean:  ## Remove environments and everything that was generated outside git
 	rm -rf .venv .venvs build dist .mypy_cache .ruff_cache .hypothesis .import_linter_cache
-	rm -rf .coverage *.egg-info cli/*.egg-info
+	rm -rf .coverage *.egg-info cli/*.egg-info mx_artifacts/bulk/*.so
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # --- set-up: a stamp stands only for a set-up that went through -----------------------------------
@@ -76,7 +78,7 @@ python:
 	@test -n "$(PYTHON)" || { echo "set-up failed: no Python 3.10 or newer was found." >&2; \
 		echo "Install one, or name it: make PYTHON=/path/to/python" >&2; exit 1; }
 
-$(READY): pyproject.toml tools/setup_env.py | python
+$(READY): $(BUILT_FROM) | python
 	@echo "setting up .venv (a minute, once)"
 	@$(SETUP) project .venv demo zstd
 	@touch $@
@@ -92,7 +94,7 @@ $(INTEROP_READY): tools/setup_env.py | python
 	@$(SETUP) interop .venvs/interop
 	@touch $@
 
-.venvs/kinds-%/.ready: tools/setup_env.py pyproject.toml | python
+.venvs/kinds-%/.ready: $(BUILT_FROM) | python
 	@echo "setting up .venvs/kinds-$*, compilers of real caches (several GB, once)"
 	@$(SETUP) kinds $* $(@D)
 	@touch $@

@@ -132,6 +132,16 @@ def link_site(python: Path, site: Path) -> None:
     (Path(purelib) / "torch-of-this-machine.pth").write_text(f"{site}\n")
 
 
+def tell_of_compiled_part(python: Path) -> None:
+    """Say it where the project works without its compiled part: pip, when quiet, does not."""
+    code = (
+        "from mx_artifacts.bulk.library import absence\n"
+        "if found := absence(): print(f'note: the compiled part is not used: {found.why}.',"
+        " 'All works, but many small files take longer.', found.next_step)"
+    )
+    subprocess.run([str(python), "-c", code], cwd=ROOT, check=True)
+
+
 def set_up_project(directory: Path, extras: "list[str]") -> None:
     """Make the environment of this project, the project itself editable."""
     python = make_environment(directory)
@@ -140,6 +150,7 @@ def set_up_project(directory: Path, extras: "list[str]") -> None:
     if has(python, "triton"):
         extras = [extra for extra in extras if extra != "demo"]
     pip_install(python, "--editable", f"{ROOT}[{','.join(extras)}]" if extras else str(ROOT))
+    tell_of_compiled_part(python)
 
 
 def set_up_interop(directory: Path) -> None:

@@ -9,6 +9,7 @@ import shutil
 from collections.abc import Collection, Sequence
 from pathlib import Path
 
+from mx_artifacts.bulk.library import absence
 from mx_artifacts.core.chunks import MIB
 from mx_artifacts.doctor.base import Check, fail, ok, warn
 from mx_artifacts.errors import ExitCode
@@ -61,6 +62,15 @@ def check_nvcc(kinds: Sequence[CacheKind], env: Environment) -> Check | None:
         return ok("nvcc", found)
     what = f"no nvcc that runs; {', '.join(users)} have its path or version in their keys"
     return warn("nvcc", what, "install the CUDA toolkit of the source and set CUDA_HOME as there")
+
+
+def check_compiled_part() -> Check:
+    """Look whether this installation does what it does to many files in C (ADR 0020)."""
+    name, missing = "compiled part", absence()
+    if missing is None:
+        return ok(name, "used")
+    what = f"not used: {missing.why}; all works, but many small files take longer"
+    return warn(name, what, missing.next_step) if missing.next_step else ok(name, what)
 
 
 def _version(names: Collection[str], env: Environment) -> str | None:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from mx_artifacts.bulk.library import Absence
 from mx_artifacts.doctor import network, places, tools
 from mx_artifacts.doctor.base import Check, Level
 from mx_artifacts.errors import ExitCode
@@ -190,6 +191,19 @@ def test_compilers_and_nvcc(tmp_path: Path) -> None:
     check = tools.check_nvcc([FLASHINFER], {"PATH": "", "CUDA_HOME": str(home)})
     assert check is not None
     assert "release 13.0" in check.what
+
+
+def test_the_compiled_part(monkeypatch: pytest.MonkeyPatch) -> None:
+    for found, level in (
+        (None, Level.OK),
+        (Absence("it was not built", "install again"), Level.WARN),
+        (Absence("this processor has no instruction for CRC32C", ""), Level.OK),
+    ):
+        monkeypatch.setattr(tools, "absence", lambda found=found: found)
+        check = tools.check_compiled_part()
+        assert check.level is level
+        assert check.next_step == (found.next_step if found else "")
+        assert (found is None) == (check.what == "used")
 
 
 def test_memlock(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 from importlib.machinery import ModuleSpec
 from importlib.util import module_from_spec, spec_from_file_location
@@ -56,6 +57,21 @@ def test_without_a_gpu_a_fixed_torch_comes_first(
 ) -> None:
     script.main(["project", "somewhere", "demo", "dev"])
     assert installed == [("torch==2.13.0",), ("--editable", f"{script.ROOT}[demo,dev]")]
+
+
+def test_an_installation_without_its_compiled_part_is_told_of(
+    script: ModuleType, capfd: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    place = tmp_path / "mx_artifacts" / "bulk"
+    shutil.copytree(
+        script.ROOT / "mx_artifacts" / "bulk", place, ignore=shutil.ignore_patterns("*.so")
+    )
+    (tmp_path / "mx_artifacts" / "__init__.py").touch()
+    script.ROOT = tmp_path
+    script.tell_of_compiled_part(Path(sys.executable))
+    told = capfd.readouterr().out
+    assert told.startswith("note: the compiled part is not used: it was not built. All works")
+    assert told.endswith("install again, with a C compiler at hand\n")
 
 
 def test_a_gpus_torch_is_left_alone_and_found(

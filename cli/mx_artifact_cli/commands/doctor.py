@@ -41,10 +41,10 @@ def command(
 ) -> None:
     """Check this node before it publishes or fetches.
 
-    Roots, file systems, space, ninja, compilers, user, limits, NIXL, central server, clock, and the
-    metadata backend where MX_METADATA_BACKEND names one. Exits with 0 when nothing failed, else
-    with the code that a command would end with on the first failure. Without --kind, a tool that
-    only some kinds need is a warning.
+    Roots, file systems, space, ninja, compilers, this installation's compiled part, user, limits,
+    NIXL, central server, clock, and the metadata backend where MX_METADATA_BACKEND names one. Exits
+    with 0 when nothing failed, else with the code that a command would end with on the first
+    failure. Without --kind, a tool that only some kinds need is a warning.
     """
     selected = select_kinds(kind_names or [ALL], stated_roots)
     asked = bool(kind_names) and ALL not in kind_names
@@ -84,6 +84,7 @@ def _checks(
     ):
         if found is not None:
             yield found
+    yield tools.check_compiled_part()
     yield tools.check_user(env)
     yield tools.check_memlock(settings.SLOTS.read() * settings.CHUNK_SIZE.read())
     yield places.check_clock(SYSTEM_CLOCK.now(), [Path(tools.__file__), *_stated(selected)])
