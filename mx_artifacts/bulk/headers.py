@@ -35,7 +35,7 @@ class MemberColumns:
 def first_headers(members: MemberColumns) -> bytes:
     """Return the headers of the first members, up to one that is not plain: 512 bytes each."""
     compiled = library()
-    arguments = _arguments(members)
+    arguments = _arguments(members) if compiled is not None else None
     if compiled is None or arguments is None:
         return b""
     blocks = bytearray(BLOCK_BYTES * len(members.paths))
@@ -50,7 +50,7 @@ def join_first(members: MemberColumns, checksums: Sequence[int]) -> tuple[int, i
     `checksums`.
     """
     compiled = library()
-    arguments = _arguments(members, checksums)
+    arguments = _arguments(members, checksums) if compiled is not None else None
     if compiled is None or arguments is None:
         return 0, 0
     joined = c_uint32()

@@ -93,8 +93,8 @@ def column_of(numbers: array[int], count: int) -> Any:
 def bytes_of(data: memoryview | bytearray | array[int]) -> Any:
     """Return writable, contiguous bytes as the library takes them.
 
-    As long as what is returned lives, they stay where they are: what lends them cannot be closed,
-    released or made longer by another thread.
+    As long as what is returned lives, they stay where they are: nobody can close or lengthen what
+    lends them.
     """
     return byref(c_char.from_buffer(data)) if data else None
 
