@@ -1,4 +1,8 @@
-"""The compiled part, if this installation has it and this processor can run it."""
+"""The compiled part, if this installation has it and this processor can run it (ADR 0020).
+
+This room does to a list of files what would otherwise be done to one after the other; it knows no
+bundles and no installs.
+"""
 
 from __future__ import annotations
 
