@@ -15,7 +15,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
-VERSION = 2
+VERSION = 3
 """Of the functions' arguments; what was built from other sources than these is left alone."""
 OUTSIDE = -1
 """In place of an errno: a part of a buffer that was stated does not lie in it."""
@@ -60,6 +60,7 @@ def _load() -> CDLL:
     arguments: dict[str, list[Any]] = {
         "status": [c_int, count, *[address] * 2],
         "create": [c_int, count, *[address] * 2, number, *[address] * 4, c_int, *[address] * 3],
+        "overwrite": [c_int, count, *[address] * 2, number, *[address] * 3],
         "read": [c_int, count, *[address] * 2, number, *[address] * 4],
         "headers": [count, *[address] * 6],
         "join": [count, *[address] * 7],

@@ -6,6 +6,7 @@ import os
 from array import array
 from collections.abc import Sequence
 from ctypes import byref, c_int
+from itertools import accumulate
 
 from mx_artifacts.bulk.library import (
     bytes_of,
@@ -16,6 +17,7 @@ from mx_artifacts.bulk.library import (
     os_error,
     part_of,
 )
+from mx_artifacts.bulk.status import stamp_columns
 from mx_artifacts.core.digest import crc32c
 
 _FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
@@ -71,6 +73,28 @@ def read_files(
     if error.value:
         raise error_of(error.value, paths[done])
     raise ShortFileError(paths[done])
+
+
+def contents_of(directory: str, paths: Sequence[str], max_bytes: int) -> list[bytes | None]:
+    """Return what small files below `directory` hold; None for one of more than `max_bytes`.
+
+    Raises:
+        ShortFileError: one became shorter meanwhile.
+        OSError: one cannot be read. Names its path.
+    """
+    sizes = stamp_columns(directory, paths).sizes
+    lengths = array("q", [size if size <= max_bytes else 0 for size in sizes])
+    offsets = array("q", accumulate(lengths, initial=0))
+    space = memoryview(bytearray(offsets.pop()))
+    above = os.open(directory, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        read_files(above, paths, space, offsets, lengths)
+    finally:
+        os.close(above)
+    return [
+        bytes(space[offset : offset + length]) if size == length else None
+        for size, offset, length in zip(sizes, offsets, lengths, strict=True)
+    ]
 
 
 def _read(directory: int, path: str, content: memoryview) -> int:

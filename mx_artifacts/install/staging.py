@@ -20,6 +20,7 @@ from mx_artifacts.bulk.status import stamp_columns
 from mx_artifacts.bundle.index import BundleMap
 from mx_artifacts.bundle.spans import Part, Span
 from mx_artifacts.clock import SYSTEM_CLOCK
+from mx_artifacts.core.digest import crc32c_hex
 from mx_artifacts.errors import InstallVerificationError
 from mx_artifacts.install.access import Access
 from mx_artifacts.install.base import RootInstall
@@ -36,6 +37,7 @@ from mx_artifacts.install.space import Need, os_errors_translated, require_space
 from mx_artifacts.install.staged_files import describe, remove_emptied, sync_file
 from mx_artifacts.install.tree_writer import TreeWriter
 from mx_artifacts.install.unchanged import unchanged_entries
+from mx_artifacts.kinds.base import Written
 from mx_artifacts.threads import thread_count
 
 _SYNC_THREADS = 16
@@ -197,7 +199,7 @@ class Staging:
             groups = self._entries(self._files, self._directories)
         arrived = groups
         files, directories = self._files, self._directories
-        touched: frozenset[str] | None = frozenset()
+        touched: dict[str, Written] | None = {}
         dropped: dict[str, str] = {}
         unverified: dict[str, str] = {}
         for fixup in self.install.fixups:
@@ -205,13 +207,13 @@ class Staging:
             dropped.update(report.dropped)
             unverified.update(report.unverified)
             if touched is not None:
-                touched = None if report.touched is None else touched | report.touched
+                touched = None if report.touched is None else {**touched, **report.touched}
         remove_emptied(self.directory, dropped)
         if touched is None or dropped:
             files, directories = self._look_again()
             groups = self._entries(files, directories)
         elif touched:
-            files = {**files, **{path: self._described(path) for path in touched}}
+            files = {**files, **self._rewritten(touched)}
         self._access.apply(self.directory, self.directory.lstat())
         standing = set() if replaces else standing_in(self.workspace.root, groups)
         repairs = dict(lost_entries(self.workspace.root, standing, self._receipts))
@@ -306,6 +308,26 @@ class Staging:
                     else:
                         files[path] = self._described(path)
         return files, tuple(sorted(directories))
+
+    def _rewritten(self, touched: Mapping[str, Written]) -> dict[str, InstalledFile]:
+        """Describe files that came, and into which a fix-up wrote."""
+        files = {}
+        found = stamp_columns(os.fspath(self.directory), list(touched))
+        for (path, now), mode, size, mtime_ns in zip(
+            touched.items(), found.modes, found.sizes, found.mtimes_ns, strict=True
+        ):
+            if not stat.S_ISREG(mode) or size != now.size:
+                raise InstallVerificationError(f"staged {path!r} is not what was written into it")
+            came = self._files[path]
+            files[path] = InstalledFile(
+                path,
+                size,
+                stat.S_IMODE(mode),
+                mtime_ns,
+                crc32c_hex(now.checksum),
+                (came.size, came.checksum),
+            )
+        return files
 
     def _described(self, path: str) -> InstalledFile:
         """Describe a file that a fix-up wrote, and give it the access that all get."""

@@ -10,10 +10,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from mx_artifacts.bundle.entry import EntryView
 from mx_artifacts.bundle.rules import PackRules
+from mx_artifacts.core.digest import crc32c
 from mx_artifacts.core.identity import SourceType
 from mx_artifacts.kinds.signs import UseSigns
 
@@ -57,19 +58,30 @@ class Fixup(Protocol):
         ...
 
 
+class Written(NamedTuple):
+    """What a fix-up wrote into a file: size [bytes] and CRC32C."""
+
+    size: int
+    checksum: int
+
+    @classmethod
+    def of(cls, content: bytes) -> Written:
+        return cls(len(content), crc32c(content))
+
+
 @dataclass(frozen=True)
 class FixupReport:
     """What a fix-up changed: files rewritten, entries dropped and why.
 
     `unverified` has entries that are kept although this node cannot tell whether they are right.
-    `touched` has all files that it wrote to, if it made and removed none but what it dropped; with
-    None everything staged is looked at again.
+    `touched` has all files that it wrote to, and what they hold now, if it made and removed none but
+    what it dropped; with None everything staged is looked at again.
     """
 
     rewritten: int = 0
     dropped: Mapping[str, str] = field(default_factory=dict)
     unverified: Mapping[str, str] = field(default_factory=dict)
-    touched: frozenset[str] | None = None
+    touched: Mapping[str, Written] | None = None
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ from filecmp import cmp
 from functools import cached_property
 from pathlib import Path
 
-from mx_artifacts.kinds.files import overwrite
+from mx_artifacts.bulk.overwrite import overwrite
 from mx_artifacts.kinds.ninja_deps import InputsRecord, PathRecord, Record, format_deps, parse_deps
 from mx_artifacts.kinds.ninja_log import LogEntry, NinjaLog, format_log, parse_log
 from mx_artifacts.kinds.ninja_paths import below, is_plain, move_path, move_paths, paths_in, root_of

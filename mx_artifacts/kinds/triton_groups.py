@@ -13,18 +13,21 @@ import json
 import os
 import re
 import shutil
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
+from mx_artifacts.bulk.overwrite import overwrite_files
+from mx_artifacts.bulk.read import contents_of
 from mx_artifacts.errors import RelocationError, UnsafePathError
-from mx_artifacts.kinds.base import FixupReport
-from mx_artifacts.kinds.files import overwrite
+from mx_artifacts.kinds.base import FixupReport, Written
 
 GROUP_PREFIX = "__grp__"
 MAX_GROUP_FILE_BYTES = 1 << 20
 """Real group files have about 1.5 kB."""
 
+_DIRECTORIES_AT_ONCE = 1024
+"""Whose groups are in memory: some megabytes."""
 _KEY_DIRECTORY = re.compile(r"[A-Z2-7]{52}|[0-9a-f]{64}")  # BASE32 of a SHA-256; hex before 3.0
 _JSON_STRING = re.compile(r'"(?:[^"\\]|\\.)*"')
 _COMPILED = (".ttir", ".ttgir", ".llir", ".ptx", ".cubin", ".amdgcn", ".hsaco")
@@ -46,38 +49,54 @@ def relocate_triton_groups(staged: Path, root: Path) -> FixupReport:
         UnsafePathError: a group refers to a file outside its key directory, or by an odd name.
         RelocationError: a group file lies in the root itself, outside any key directory.
     """
-    touched: set[str] = set()
+    written: dict[str, Written] = {}
     dropped: dict[str, str] = {}
-    place = os.path.abspath(root)
-    for directory, relative, names in list(_key_directories(os.fspath(staged))):
-        if not relative:
-            raise RelocationError(
-                f"the root of this artifact is itself a Triton key directory (for {root})",
-                hint="publish the directory above it",
-            )
-        try:
-            for name in _group_files(names):
-                if _relocate(directory, name, names, f"{place}/{relative}"):
-                    touched.add(f"{relative}/{name}")
-        except IncompleteGroup as error:
-            shutil.rmtree(directory)
-            dropped[relative] = str(error)
-    return FixupReport(len(touched), dropped, touched=frozenset(touched))
+    tree, place = os.fspath(staged), os.path.abspath(root)
+    directories = list(_key_directories(tree))
+    if any(not directory.path for directory in directories):
+        raise RelocationError(
+            f"the root of this artifact is itself a Triton key directory (for {root})",
+            hint="publish the directory above it",
+        )
+    for start in range(0, len(directories), _DIRECTORIES_AT_ONCE):
+        some = directories[start : start + _DIRECTORIES_AT_ONCE]
+        paths = [f"{each.path}/{name}" for each in some for name in each.groups]
+        contents = dict(zip(paths, contents_of(tree, paths, MAX_GROUP_FILE_BYTES), strict=True))
+        changed: dict[str, bytes] = {}
+        for directory in some:
+            try:
+                changed |= _relocated_groups(directory, contents, f"{place}/{directory.path}")
+            except IncompleteGroup as error:
+                shutil.rmtree(f"{tree}/{directory.path}")
+                dropped[directory.path] = str(error)
+        overwrite_files(tree, changed)
+        written |= {path: Written.of(content) for path, content in changed.items()}
+    return FixupReport(len(written), dropped, touched=written)
 
 
 class IncompleteGroup(Exception):
     """The key directory is not committed, or damaged."""
 
 
-def _key_directories(staged: str) -> Iterator[tuple[str, str, frozenset[str]]]:
-    """Yield each one's path, the same below `staged`, and the names of its files."""
+class _KeyDirectory(NamedTuple):
+    """A key directory by its path below the tree, and the names of its files."""
+
+    path: str
+    names: frozenset[str]
+
+    @property
+    def groups(self) -> list[str]:
+        """The names of its group files."""
+        return sorted(name for name in self.names if name.startswith(GROUP_PREFIX))
+
+
+def _key_directories(tree: str) -> Iterator[_KeyDirectory]:
     pending = [""]
     while pending:  # os.walk takes twice as long
         relative = pending.pop()
-        directory = f"{staged}/{relative}" if relative else staged
         names = set()
         holds_group = is_key_directory(relative.rpartition("/")[2])
-        with os.scandir(directory) as items:
+        with os.scandir(f"{tree}/{relative}" if relative else tree) as items:
             for item in items:
                 name = item.name
                 if item.is_dir(follow_symlinks=False):
@@ -86,42 +105,31 @@ def _key_directories(staged: str) -> Iterator[tuple[str, str, frozenset[str]]]:
                     names.add(name)
                     holds_group = holds_group or name.startswith(GROUP_PREFIX)
         if holds_group:
-            yield directory, relative, frozenset(names)
+            yield _KeyDirectory(relative, frozenset(names))
 
 
-def _group_files(names: Iterable[str]) -> list[str]:
-    groups = sorted(name for name in names if name.startswith(GROUP_PREFIX))
-    if not groups and any(name.endswith(_COMPILED) for name in names):
+def _relocated_groups(
+    directory: _KeyDirectory, contents: Mapping[str, bytes | None], target: str
+) -> Mapping[str, bytes]:
+    """Return the group files of a key directory that change for `target`, by path."""
+    path, names = directory
+    if not directory.groups and any(name.endswith(_COMPILED) for name in names):
         raise IncompleteGroup("compiled files without a group file: it was not committed")
-    return groups
-
-
-def _relocate(directory: str, name: str, siblings: frozenset[str], target: str) -> bool:
-    """Rewrite the group file `name` for the key directory `target`; tell whether it changed."""
-    text, document = _parsed(name, _read(f"{directory}/{name}", name))
-    key = directory.rpartition("/")[2]
-    changes = {}
-    for child, old in document["child_paths"].items():
-        _check_child(key, name, child, old)
-        if child not in siblings:
-            raise IncompleteGroup(f"{name} lists {child}, which is missing")
-        changes[old] = f"{target}/{child}"
-    relocated = _replace_strings(text, document, changes)
-    if relocated == text:
-        return False
-    overwrite(f"{directory}/{name}", relocated.encode("utf-8"))
-    return True
-
-
-def _read(place: str, name: str) -> bytes:
-    descriptor = os.open(place, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
-    try:
-        size = os.fstat(descriptor).st_size
-        if size > MAX_GROUP_FILE_BYTES:
+    key = path.rpartition("/")[2]
+    changed = {}
+    for name in directory.groups:
+        content = contents[f"{path}/{name}"]
+        if content is None:
             raise IncompleteGroup(f"{name} is damaged: too long")
-        return os.read(descriptor, size)  # bytes, so that newlines stay as they are
-    finally:
-        os.close(descriptor)
+        text, document = _parsed(name, content)
+        for child, old in document["child_paths"].items():
+            _check_child(key, name, child, old)
+            if child not in names:
+                raise IncompleteGroup(f"{name} lists {child}, which is missing")
+        relocated = _with_children_in(target, text, document)
+        if relocated != text:
+            changed[f"{path}/{name}"] = relocated.encode("utf-8")
+    return changed
 
 
 def group_children(name: str, content: bytes) -> Mapping[str, str]:
@@ -159,17 +167,28 @@ def _check_child(key: str, group: str, name: str, path: str) -> None:
         )
 
 
-def _replace_strings(text: str, document: dict[str, Any], changes: Mapping[str, str]) -> str:
-    """Replace the paths of children by those in `changes`; every other byte stays.
+def _with_children_in(target: str, text: str, document: dict[str, Any]) -> str:
+    """Return `text`, the group file that says `document`, with its children in `target`.
 
-    `document` is what `text` says, and is changed, too.
+    Every other byte stays. `document` is changed, too.
+    """
+    old = document["child_paths"]
+    document["child_paths"] = new = {name: f"{target}/{name}" for name in old}
+    above = {path[: -len(name)] for name, path in old.items()}
+    if len(above) == 1:  # and spelled as Triton writes it, and nowhere else
+        before, after = (json.dumps(path)[1:-1] for path in (above.pop(), f"{target}/"))
+        if text.count(before) == len(old):
+            relocated = text.replace(before, after)
+            if json.loads(relocated) == document:
+                return relocated
+    return _replace_strings(text, document, {path: new[name] for name, path in old.items()})
+
+
+def _replace_strings(text: str, document: dict[str, Any], changes: Mapping[str, str]) -> str:
+    """Replace the strings in `changes` of `text`, so that it says `document`.
 
     A string that `text` spells with other escapes than json.dumps is found by its raw form.
     """
-    is_usual = json.dumps(document) == text  # as Triton writes it, so every byte is known
-    document["child_paths"] = {n: changes[p] for n, p in document["child_paths"].items()}
-    if is_usual:
-        return json.dumps(document)
     encoded = {json.dumps(old): json.dumps(new) for old, new in changes.items()}
     encoded |= {
         json.dumps(old, ensure_ascii=False): json.dumps(new) for old, new in changes.items()

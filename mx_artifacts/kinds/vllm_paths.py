@@ -14,9 +14,9 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from mx_artifacts.bulk.overwrite import overwrite
 from mx_artifacts.bundle.entry import MAX_READ_BYTES, EntryView
 from mx_artifacts.kinds.base import FixupReport
-from mx_artifacts.kinds.files import overwrite
 from mx_artifacts.kinds.literals import read_literal
 from mx_artifacts.kinds.vllm_commits import INDEX_FILE, artifacts_of, hash_directory_of
 
