@@ -269,6 +269,17 @@ long bulk_read(int root, long count, const char *names, uint8_t *space, int64_t 
     return count;
 }
 
+/* Return the first part of `data`, of `bytes`, whose CRC32C is not the one in `checksums`. */
+long bulk_compare(long count, const uint8_t *data, int64_t bytes, const int64_t *offsets,
+                  const int64_t *lengths, const int64_t *checksums)
+{
+    for (long i = 0; i < count; i++)
+        if (!is_within(offsets[i], lengths[i], bytes) ||
+            crc32c(data + offsets[i], (size_t)lengths[i], 0) != checksums[i])
+            return i;
+    return count;
+}
+
 /* --- tar headers ------------------------------------------------------------------------------ */
 
 #define BLOCK 512

@@ -62,6 +62,7 @@ def _load() -> CDLL:
         "create": [c_int, count, *[address] * 2, number, *[address] * 4, c_int, *[address] * 3],
         "overwrite": [c_int, count, *[address] * 2, number, *[address] * 3],
         "read": [c_int, count, *[address] * 2, number, *[address] * 4],
+        "compare": [count, address, number, *[address] * 3],
         "headers": [count, *[address] * 6],
         "join": [count, *[address] * 7],
     }

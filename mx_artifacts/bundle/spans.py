@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
+from mx_artifacts.bulk.compare import first_damaged
 from mx_artifacts.bundle.index import BLOCK_BYTES, MappedMember
 from mx_artifacts.bundle.scan import BundleMember
 from mx_artifacts.core.chunks import file_ranges
@@ -68,14 +70,19 @@ class Span:
             actual, wanted = crc32c_hex(crc32c(data)), self.chunk.checksum
             same = actual == wanted
             return "" if same else f"chunk {self.chunk.chunk_index}: {actual} for {wanted}"
+        lengths = array("q", [part.length for part in self.parts])
+        checksums = array("q", [part.checksum for part in self.parts])
+        damaged = first_damaged(data, self.starts(), lengths, checksums)
+        if damaged is None:
+            return ""
+        part = self.parts[damaged]
+        actual, wanted = crc32c_hex(crc32c(self.content_of(part, data))), crc32c_hex(part.checksum)
+        return f"{part.member.path!r} at {part.position}: {actual} for {wanted}"
+
+    def starts(self) -> array[int]:
+        """Return where each of its parts begins in it."""
         begin = self.offset
-        for part in self.parts:
-            start = part.member.offset + part.position - begin
-            checksum = crc32c(data[start : start + part.length])
-            if checksum != part.checksum:
-                actual, wanted = crc32c_hex(checksum), crc32c_hex(part.checksum)
-                return f"{part.member.path!r} at {part.position}: {actual} for {wanted}"
-        return ""
+        return array("q", [p.member.offset + p.position - begin for p in self.parts])
 
 
 def parts_of(member: MappedMember) -> list[Part]:

@@ -33,17 +33,27 @@ def nothing() -> None:
     """Do nothing."""
 
 
-def write_json(path: Path, document: Any, before_rename: Callable[[], None] = nothing) -> None:
-    """Put `document` at `path`, durably: a reader, even after a power cut, sees all or nothing.
+def as_json(document: Any) -> bytes:
+    """Return `document` as JSON; its ASCII escapes carry names that are not UTF-8 unharmed."""
+    return json.dumps(document, separators=(",", ":")).encode()
 
-    `before_rename` is called when only the name is left to be made; if it raises, none is.
-    ASCII escapes carry names that are not UTF-8 (surrogates) through unharmed. One writer in a
-    directory at a time: the temporary name is fixed, so that crashes cannot pile such files up.
+
+def write_json(path: Path, document: Any) -> None:
+    """Put `document` at `path`, as `write_durably` does."""
+    write_durably(path, as_json(document))
+
+
+def write_durably(path: Path, content: bytes, before_rename: Callable[[], None] = nothing) -> None:
+    """Put `content` at `path`, durably: a reader, even after a power cut, sees all or nothing.
+
+    `before_rename` is called when only the name is left to be made; if it raises, none is. One
+    writer in a directory at a time: the temporary name is fixed, so that crashes cannot pile such
+    files up.
     """
     temporary = path.with_name(".tmp")
     try:
         with open(temporary, "wb") as file:
-            file.write(json.dumps(document, separators=(",", ":")).encode())
+            file.write(content)
             file.flush()
             os.fsync(file.fileno())
         before_rename()

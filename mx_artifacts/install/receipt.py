@@ -13,10 +13,11 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from mx_artifacts import collector
 from mx_artifacts.errors import ConfigurationError, InstallError
 from mx_artifacts.install.base import ArtifactOrigin
 from mx_artifacts.install.documents import field_of, read_object, relative_path, texts_of
-from mx_artifacts.install.files import nothing, write_json
+from mx_artifacts.install.files import as_json, nothing, write_durably
 
 FORMAT_VERSION = 2
 _FILE_FIELDS = ("path", "size", "mode", "mtime_ns", "checksum")
@@ -95,8 +96,10 @@ def format_time(now_seconds: float) -> str:
 
 
 def save_receipt(path: Path, receipt: Receipt, before_rename: Callable[[], None] = nothing) -> None:
-    """Write the receipt durably, as `write_json` does. Raises OSError."""
-    write_json(path, _document(receipt), before_rename)
+    """Write the receipt, as `write_durably` does. Raises OSError."""
+    with collector.paused():
+        content = as_json(_document(receipt))
+    write_durably(path, content, before_rename)
 
 
 def _document(receipt: Receipt) -> dict[str, Any]:

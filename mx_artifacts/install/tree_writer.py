@@ -7,6 +7,7 @@ import threading
 from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import compress
 from pathlib import Path
 
 from mx_artifacts.bulk.create import Making, NewFiles, create_files
@@ -70,25 +71,23 @@ class TreeWriter:
         if member.is_dir:
             self.make_directory(member.path, member.mtime_ns)
         elif len(piece.data) == member.size:
-            self._write_whole([Part(member, 0, member.size, crc32c(piece.data))], [0], piece.data)
+            part = Part(member, 0, member.size, crc32c(piece.data))
+            self._write_whole([part], array("q", [0]), piece.data)
         else:
             self._write_part(member, piece.position, piece.data, crc32c(piece.data))
 
     def write_span(self, span: Span, data: memoryview) -> None:
         """Write the parts of a span, whose bytes `data` were verified. Raises OSError."""
-        begin = span.offset
-        whole: list[Part] = []
-        starts: list[int] = []
-        for part in span.parts:
-            member, position, length, checksum = part
-            start = member.offset + position - begin
-            if length == member.size:
-                whole.append(part)
-                starts.append(start)
-            else:
-                self._write_part(member, position, data[start : start + length], checksum)
-        if whole:
-            self._write_whole(whole, starts, data)
+        parts, starts = span.parts, span.starts()
+        are_whole = [part.length == part.member.size for part in parts]
+        if not all(are_whole):
+            for part, is_whole in zip(parts, are_whole, strict=True):
+                if not is_whole:
+                    content = span.content_of(part, data)
+                    self._write_part(part.member, part.position, content, part.checksum)
+            parts = tuple(compress(parts, are_whole))
+            starts = array("q", compress(starts, are_whole))
+        self._write_whole(parts, starts, data)
 
     def make_directory(self, path: str, mtime_ns: int) -> None:
         """Make a directory, and those above it; it gets its time, if it has one, by `finish`."""
@@ -108,7 +107,7 @@ class TreeWriter:
     def make_empty(self, members: Sequence[Member]) -> None:
         """Make files that have no content."""
         parts = [Part(member, 0, 0, 0) for member in members]
-        self._write_whole(parts, [0] * len(parts), memoryview(bytearray()))
+        self._write_whole(parts, array("q", bytes(8 * len(parts))), memoryview(bytearray()))
 
     def adopt(self, member: Member, pieces: Sequence[tuple[int, int, int]]) -> None:
         """Take a file that is there already, written by another, with these pieces of it.
@@ -162,7 +161,7 @@ class TreeWriter:
             os.close(self._root)
             self._root = -1
 
-    def _write_whole(self, parts: Sequence[Part], starts: Sequence[int], data: memoryview) -> None:
+    def _write_whole(self, parts: Sequence[Part], starts: array[int], data: memoryview) -> None:
         """Write files of which each part is all; it begins at `starts` in `data`."""
         members = [part.member for part in parts]
         paths = [member.path for member in members]
@@ -171,8 +170,8 @@ class TreeWriter:
                 self.make_directory(directory, 0)
         sizes = [member.size for member in members]
         modes = [self._mode_of(member) for member in members]
-        columns = (starts, sizes, modes, [member.mtime_ns for member in members])
-        files = NewFiles(paths, *(array("q", column) for column in columns))
+        columns = (sizes, modes, [member.mtime_ns for member in members])
+        files = NewFiles(paths, starts, *(array("q", column) for column in columns))
         mtimes_ns, ctimes_ns = create_files(self._root, files, data, self._making)
         self.changed_at_ns.update(zip(paths, ctimes_ns, strict=True))
         checksums = [crc32c_hex(part.checksum) for part in parts]

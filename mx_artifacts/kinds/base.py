@@ -74,8 +74,8 @@ class FixupReport:
     """What a fix-up changed: files rewritten, entries dropped and why.
 
     `unverified` has entries that are kept although this node cannot tell whether they are right.
-    `touched` has all files that it wrote to, and what they hold now, if it made and removed none but
-    what it dropped; with None everything staged is looked at again.
+    `touched` has all files that it wrote to, and what they hold now, if it made and removed none
+    but what it dropped; with None everything staged is looked at again.
     """
 
     rewritten: int = 0
