@@ -280,6 +280,35 @@ long bulk_compare(long count, const uint8_t *data, int64_t bytes, const int64_t 
     return count;
 }
 
+/* --- names ------------------------------------------------------------------------------------ */
+
+#define MAX_PLAIN_BYTES 255
+#define MAX_PLAIN_PARTS 64
+
+/* Tell whether a path needs no second look: a rule of bundle/names.py, whose bounds these are. */
+static int is_plain(const char *path)
+{
+    int parts = 1, begins = 1, length = 0;
+    for (; path[length]; length++) {
+        char c = path[length];
+        int is_letter = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9');
+        if (c == '/' ? begins : !is_letter && (begins || c != '.') && !strchr("_+=@-", c))
+            return 0;
+        begins = c == '/';
+        parts += begins;
+    }
+    return !begins && parts <= MAX_PLAIN_PARTS && length <= MAX_PLAIN_BYTES;
+}
+
+/* Go over paths that are plain. */
+long bulk_plain(long count, const char *names)
+{
+    for (long i = 0; i < count; i++, names += strlen(names) + 1)
+        if (!is_plain(names))
+            return i;
+    return count;
+}
+
 /* --- tar headers ------------------------------------------------------------------------------ */
 
 #define BLOCK 512

@@ -5,9 +5,11 @@ from __future__ import annotations
 import os
 from array import array
 from collections.abc import Sequence
+from itertools import chain
 from typing import NamedTuple
 
 from mx_artifacts.bulk.library import bytes_of, library, names_of
+from mx_artifacts.threads import for_each, thread_count
 
 _PATH_FLAGS = os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC
 
@@ -54,19 +56,35 @@ def stamp_columns(directory: str, paths: Sequence[str]) -> StampColumns:
     """
     above = os.open(directory, _PATH_FLAGS)
     try:
-        compiled, count = library(), len(paths)
-        if compiled is not None:
-            found = array("q", bytes(8 * len(Stamp._fields) * count))
-            if compiled.bulk_status(above, count, names_of(paths), bytes_of(found)) == count:
-                starts = (count * index for index in range(len(Stamp._fields)))
-                return StampColumns._make(found[start : start + count] for start in starts)
-            # A number does not fit into 64 bits with a sign: Python's have no such limit.
-        rows = [_stamp(above, path) for path in paths]
-        return StampColumns._make(zip(*rows, strict=True)) if rows else _NO_COLUMNS
+        if len(paths) < _WORTH_THREADS:
+            return _columns(above, paths)
+        size = -(-len(paths) // thread_count())
+        parts: dict[int, StampColumns] = {}
+
+        def look(start: int) -> None:
+            parts[start] = _columns(above, paths[start : start + size])
+
+        for_each(range(0, len(paths), size), look, "mx-status")
+        columns = zip(*(parts[start] for start in sorted(parts)), strict=True)
+        return StampColumns._make(tuple(chain(*column)) for column in columns)
     finally:
         os.close(above)
 
 
+def _columns(above: int, paths: Sequence[str]) -> StampColumns:
+    compiled, count = library(), len(paths)
+    if compiled is not None:
+        found = array("q", bytes(8 * len(Stamp._fields) * count))
+        if compiled.bulk_status(above, count, names_of(paths), bytes_of(found)) == count:
+            starts = (count * index for index in range(len(Stamp._fields)))
+            return StampColumns._make(found[start : start + count] for start in starts)
+        # A number does not fit into 64 bits with a sign: Python's have no such limit.
+    rows = [_stamp(above, path) for path in paths]
+    return StampColumns._make(zip(*rows, strict=True)) if rows else _NO_COLUMNS
+
+
+_WORTH_THREADS = 4096
+"""Files of which several threads look at a part each; fewer are done in some milliseconds."""
 _NOTHING = Stamp(*(0,) * len(Stamp._fields))
 _NO_COLUMNS = StampColumns(*((),) * len(Stamp._fields))
 

@@ -6,6 +6,8 @@ import re
 import unicodedata
 from collections.abc import Sequence
 
+from mx_artifacts.bulk.paths import count_plain
+
 MAX_PATH_BYTES = 4096
 """Linux's PATH_MAX."""
 MAX_PART_BYTES = 255
@@ -47,10 +49,11 @@ def path_fault(path: str) -> str | None:
 
 
 def all_ordinary(paths: Sequence[str]) -> bool:
-    """Tell whether all paths are ASCII and certainly good, as those of caches are."""
-    return max(map(len, paths), default=0) <= MAX_PART_BYTES and all(
-        map(_ORDINARY.fullmatch, paths)
-    )
+    """Tell whether each path is one that `path_fault` knows to be good at first sight."""
+    plain = count_plain(paths)
+    if plain is not None:
+        return plain == len(paths)
+    return all(len(p) <= MAX_PART_BYTES and _ORDINARY.fullmatch(p) for p in paths)
 
 
 def fold(name: str) -> str:

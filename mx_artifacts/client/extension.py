@@ -116,17 +116,21 @@ class SourceExtension:
         at = RemoteRange(answer.addr, answer.stored_length, answer.device_id)
         return BlockLease(answer.lease_id, at, answer.source_metadata, answer.encoding)
 
-    def member_index(
-        self, mx_source_id: str, artifact_id: str, max_members: int
-    ) -> Mapping[int, MemberIndex] | None:
+    def ask_for_index(self, mx_source_id: str, artifact_id: str) -> Any:
+        """Ask for the members of every bundle; `read_index` takes what this returns.
+
+        Meanwhile others may be asked for other things.
+        """
+        request = wire.artifact_to_wire(mx_source_id, artifact_id)
+        return self._stub.GetMemberIndex(request, timeout=self._timeout_seconds)
+
+    def read_index(self, call: Any, max_members: int) -> Mapping[int, MemberIndex] | None:
         """Return the members of every bundle, by file index: claims, for the caller to check.
 
         None also where there are more than `max_members`. Raises ManifestInvalidError, too.
         """
-        request = wire.artifact_to_wire(mx_source_id, artifact_id)
         pages: dict[int, list[MemberIndex]] = {}
         count = 0
-        call = self._stub.GetMemberIndex(request, timeout=self._timeout_seconds)
         try:
             for page in call:
                 pages.setdefault(page.file_index, []).append(wire.index_from_wire(page))

@@ -10,6 +10,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from queue import Empty, SimpleQueue
+from typing import Any
 
 from mx_artifacts import collector
 from mx_artifacts.bundle.index import BundleMap, map_bundle
@@ -107,8 +108,10 @@ class _Attempt:
 
     def _run(self) -> None:
         try:
+            extension, source_id = self.client.extension, self.address.mx_source_id
+            call = extension.ask_for_index(source_id, self._artifact_id)
             manifest = read_manifest(self.client, self.address, self._artifact_id, self._deadline)
-            maps = read_maps(self.client, self.address, manifest)
+            maps = read_maps(self.client, call, manifest)
             self.plan = Plan(self.address, self.client, manifest, maps)
         except MxArtifactsError as error:
             self.error = error
@@ -140,29 +143,28 @@ def read_manifest(
     return check_tables(header, chunks, artifact_id)
 
 
-@collector.paused()
 def read_maps(
-    client: WorkerClient, address: SourceAddress, manifest: ArtifactManifest
+    client: WorkerClient, call: Any, manifest: ArtifactManifest
 ) -> Mapping[int, BundleMap]:
     """Return the map of every bundle, by file index; none where the source has no good index.
 
-    Without one, whole chunks are read, and their headers judged: a wrong index costs time only.
+    `call` is the question for it (`SourceExtension.ask_for_index`). Without an index, whole chunks
+    are read, and their headers judged: a wrong one costs time only.
 
     Raises:
         PeerLostError, RemoteError
     """
     try:
-        index = client.extension.member_index(
-            address.mx_source_id, manifest.artifact_id(), DEFAULT_LIMITS.max_members
-        )
+        index = client.extension.read_index(call, DEFAULT_LIMITS.max_members)
         if index is None:
             return {}
-        return {
-            file.file_index: map_bundle(
-                index.get(file.file_index, MemberIndex()), file.size, file.checksum
-            )
-            for file in manifest.files
-        }
+        with collector.paused():
+            return {
+                file.file_index: map_bundle(
+                    index.get(file.file_index, MemberIndex()), file.size, file.checksum
+                )
+                for file in manifest.files
+            }
     except (ManifestInvalidError, BundleError) as error:
         logger.warning("source %s: %s; reading its headers instead", client.endpoint, error)
         return {}

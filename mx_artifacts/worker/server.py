@@ -198,7 +198,9 @@ class WorkerServer:
         Raises:
             ConfigurationError: it is served already; `source` is still the caller's.
         """
-        self._catalogue.add(ServedArtifact(mx_source_id, artifact_id, manifest, source, indexes))
+        served = ServedArtifact(mx_source_id, artifact_id, manifest, source, indexes)
+        self._catalogue.add(served)
+        _ = served.index_pages  # before somebody waits for them
 
     def add_alias(self, alias: str, mx_source_id: str, artifact_id: str) -> None:
         """Serve an artifact that is served already under a second source id, from one memory.
