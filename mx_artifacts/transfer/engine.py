@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 
 from mx_artifacts.bundle.spans import Span
@@ -105,10 +106,30 @@ def fetch_artifact(
     rng = rng or random.Random()  # noqa: S311 - jitter and order, not a secret
     deadline = Deadline(limits.timeout_seconds, clock)
     failures = _Failures(events)
-    plan = make_plan(sources, artifact_id, deadline, failures.add)
+
+    def new_source(
+        address: SourceAddress, manifest: ArtifactManifest, client: WorkerClient
+    ) -> Source:
+        return Source(
+            address,
+            manifest,
+            transport,
+            client,
+            compression=limits.compression,
+            max_bytes_per_second=limits.max_bytes_per_second,
+        )
+
+    plan = make_plan(
+        sources,
+        artifact_id,
+        deadline,
+        new_source,
+        failures.add,
+        serves_on=limits.serves_on,
+    )
     if plan is None:
         raise failures.as_error()
-    with plan.client:
+    with closing(plan.source):
         spans = list(receiver.begin(plan.manifest, plan.maps))
         if limits.serves_on and plan.maps:
             rng.shuffle(spans)
@@ -127,20 +148,9 @@ def fetch_artifact(
             rate = RateLimit(limits.max_bytes_per_second, clock)
             target = Target(board, pool, receiver, deadline, rate, rng, events)
             pipeline = Pipeline(target, min(limits.max_inflight, len(spans)))
-
-            def new_source(address: SourceAddress, client: WorkerClient) -> Source:
-                return Source(
-                    address,
-                    plan.manifest,
-                    transport,
-                    client,
-                    compression=limits.compression,
-                    max_bytes_per_second=limits.max_bytes_per_second,
-                )
-
             scout = Scout(
                 board,
-                new_source,
+                lambda address, client: new_source(address, plan.manifest, client),
                 clock,
                 Verdicts(
                     failures.add,
@@ -151,14 +161,15 @@ def fetch_artifact(
                 find=find_more,
                 patience_seconds=limits.source_wait_seconds,
             )
-            first = new_source(plan.address, plan.client)
-            _run(pipeline, scout, first, others, receiver, pool)
+            _run(pipeline, scout, plan.source, others, receiver, pool)
             delivered = board.delivered()
             failures.forget_those_of(board.sources())
         receiver.finish()
     events(Event("transfer.finished", size))
     total_bytes = size["total_bytes"]
-    return Received(plan.manifest, plan.address, total_bytes, delivered, failures.by_endpoint)
+    return Received(
+        plan.manifest, plan.source.address, total_bytes, delivered, failures.by_endpoint
+    )
 
 
 def _pool(transport: Transport, limits: TransferLimits, spans: Sequence[Span]) -> BufferPool:

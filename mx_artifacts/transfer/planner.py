@@ -26,7 +26,7 @@ from mx_artifacts.errors import (
 )
 from mx_artifacts.transfer.deadline import SLOW_HINT, Deadline
 from mx_artifacts.transfer.plan import check_header, check_tables
-from mx_artifacts.transfer.source import SourceAddress
+from mx_artifacts.transfer.source import Source, SourceAddress
 
 logger = logging.getLogger(__name__)
 
@@ -38,14 +38,14 @@ HEDGE_SECONDS = 1.0
 
 @dataclass(frozen=True)
 class Plan:
-    """What was found out, and from whom; the client is open."""
+    """What was found out, and from whom: `source` is opened, or will not be."""
 
-    address: SourceAddress
-    client: WorkerClient
+    source: Source
     manifest: ArtifactManifest
     maps: Mapping[int, BundleMap]
 
 
+NewSource = Callable[[SourceAddress, ArtifactManifest, WorkerClient], Source]
 OnFailure = Callable[[SourceAddress, MxArtifactsError], None]
 
 
@@ -53,9 +53,15 @@ def make_plan(
     addresses: Sequence[SourceAddress],
     artifact_id: str,
     deadline: Deadline,
+    new_source: NewSource,
     on_failure: OnFailure,
+    *,
+    serves_on: bool,
 ) -> Plan | None:
     """Ask `addresses` in their order; return the first good plan, None if all failed.
+
+    The source that it is from is opened while its index comes. That may fail, which shows when it
+    is opened again.
 
     An empty `artifact_id` accepts the id of the first source's artifact.
     """
@@ -66,7 +72,9 @@ def make_plan(
     try:
         while failures < len(addresses):
             if waiting:
-                asked.append(_Attempt(waiting.pop(0), artifact_id, deadline, results))
+                attempt = _Attempt(waiting.pop(0), artifact_id, deadline, results.put)
+                asked.append(attempt)
+                attempt.start(new_source, serves_on=serves_on)
             try:
                 wait = min(HEDGE_SECONDS, deadline.remaining()) if waiting else None
                 answer = results.get(timeout=wait)
@@ -81,7 +89,7 @@ def make_plan(
         return None
     finally:
         for attempt in asked:
-            attempt.client.close()
+            attempt.close()
 
 
 class _Attempt:
@@ -92,32 +100,45 @@ class _Attempt:
         address: SourceAddress,
         artifact_id: str,
         deadline: Deadline,
-        results: SimpleQueue[_Attempt],
+        done: Callable[[_Attempt], object],
     ) -> None:
         self.address = address
         self.plan: Plan | None = None
         self.error: MxArtifactsError | None = None
-        self.client = WorkerClient(
+        self._client = WorkerClient(
             address.endpoint,
             timeout_seconds=min(CALL_TIMEOUT_SECONDS, max(0.001, deadline.remaining())),
         )
         self._artifact_id = artifact_id
         self._deadline = deadline
-        self._results = results
-        threading.Thread(target=self._run, name="mx-plan", daemon=True).start()
+        self._done = done
+        self._source: Source | None = None
 
-    def _run(self) -> None:
+    def start(self, new_source: NewSource, *, serves_on: bool) -> None:
+        """Begin to ask; `done` gets this when it has a plan or an error."""
+        threading.Thread(
+            target=self._run, args=(new_source, serves_on), name="mx-plan", daemon=True
+        ).start()
+
+    def close(self) -> None:
+        """Hang up."""
+        if self._source is not None:
+            self._source.close()
+        self._client.close()
+
+    def _run(self, new_source: NewSource, serves_on: bool) -> None:
+        client = self._client
         try:
-            extension, source_id = self.client.extension, self.address.mx_source_id
-            call = extension.ask_for_index(source_id, self._artifact_id)
-            manifest = read_manifest(self.client, self.address, self._artifact_id, self._deadline)
-            maps = read_maps(self.client, call, manifest)
-            self.plan = Plan(self.address, self.client, manifest, maps)
+            call = client.extension.ask_for_index(self.address.mx_source_id, self._artifact_id)
+            manifest = read_manifest(client, self.address, self._artifact_id, self._deadline)
+            self._source = new_source(self.address, manifest, client)
+            self._source.try_open(serves_on=serves_on)
+            self.plan = Plan(self._source, manifest, read_maps(client, call, manifest))
         except MxArtifactsError as error:
             self.error = error
         except Exception as error:  # a channel that was closed meanwhile: nobody listens
             self.error = ReadTimeoutError(f"source {self.address.endpoint}: {error}")
-        self._results.put(self)
+        self._done(self)
 
 
 def read_manifest(

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -81,6 +81,7 @@ class Source:
         self._peers: dict[bytes, Peer] = {}
         self._lock = threading.Lock()
         self._whole: WholeLease | None = None
+        self._is_open = self._is_closed = False
         self._complete = True
         self._ranges: Mapping[int, Ranges] = {}
         self._first_chunks: dict[int, int] = {}
@@ -100,13 +101,20 @@ class Source:
         """Whether it has the whole artifact."""
         return self._complete
 
+    def try_open(self, *, serves_on: bool) -> None:
+        """Open it already now; where that fails, `open` will raise it."""
+        with suppress(MxArtifactsError, ValueError):  # gRPC's word for a channel that was closed
+            self.open(serves_on=serves_on)
+
     def open(self, *, serves_on: bool) -> None:
-        """Attach, and lease what can be leased at once.
+        """Attach, and lease what can be leased at once. Idempotent.
 
         Raises:
             NoFreeSlotError: this target `serves_on` what it reads, and enough others do.
             PeerLostError, RemoteError, RecordNotFoundError, TransportError, ManifestInvalidError
         """
+        if self._is_open:
+            return
         self.client.attach()
         self.encoding.offered(self.client.encodings)
         whole = self.client.lease_artifact(
@@ -117,6 +125,7 @@ class Source:
             self._connect(whole.descriptor)
             self._whole = whole
         self.refresh()
+        self._is_open = True
 
     def _check_whole(self, whole: WholeLease) -> None:
         sizes = {file.file_index: file.size for file in self._manifest.files if file.size}
@@ -166,6 +175,8 @@ class Source:
     def close(self) -> None:
         """Detach and disconnect. Idempotent; nobody reads from it any more."""
         self.client.close()
+        with self._lock:
+            self._is_closed = True
         while self._peers:
             self._peers.popitem()[1].close()
 
@@ -222,6 +233,8 @@ class Source:
     def _connect(self, descriptor: bytes) -> Peer:
         """Connect once for every descriptor: a source makes a new one for new memory only."""
         with self._lock:
+            if self._is_closed:
+                raise PeerLostError(f"source {self} is not read from any more")
             if descriptor not in self._peers:
                 self._peers[descriptor] = self._transport.connect(descriptor)
             return self._peers[descriptor]
