@@ -12,7 +12,7 @@ from mx_artifacts.core.identity import SourceType
 from mx_artifacts.core.manifest import ArtifactManifest, ManifestFile
 from mx_artifacts.errors import ManifestInvalidError
 from mx_artifacts.install.base import RootInstall
-from mx_artifacts.install.history import find_receipts
+from mx_artifacts.install.earlier import EarlierInstalls
 from mx_artifacts.install.installer import require_distinct
 from mx_artifacts.install.staging import Staging
 from mx_artifacts.kinds.registry import name_of_type
@@ -36,6 +36,7 @@ class RootReceiver:
     def __init__(self, wanted: Sequence[WantedBundle], source_type: SourceType) -> None:
         self._wanted = wanted
         self._source_type = source_type
+        self._earlier = EarlierInstalls([each.install for each in wanted if each.install])
         self._by_file: dict[int, Staging] = {}
         self.stagings: tuple[Staging, ...] = ()
 
@@ -51,9 +52,8 @@ class RootReceiver:
         pairs = self._pair(manifest)
         require_distinct([install.root for install, _ in pairs])
         spans: list[Span] = []
-        receipts = find_receipts(pairs[0][0].root) if pairs else []
         for install, file in pairs:
-            staging = Staging(install, file.size, maps.get(file.file_index), receipts)
+            staging = Staging(install, file.size, maps.get(file.file_index), self._earlier)
             self.stagings += (staging,)
             self._by_file[file.file_index] = staging
             if maps:

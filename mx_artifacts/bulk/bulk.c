@@ -285,13 +285,18 @@ long bulk_compare(long count, const uint8_t *data, int64_t bytes, const int64_t 
 #define MAX_PLAIN_BYTES 255
 #define MAX_PLAIN_PARTS 64
 
+static int lower(char c)
+{
+    return c >= 'A' && c <= 'Z' ? c + ('a' - 'A') : (uint8_t)c;
+}
+
 /* Tell whether a path needs no second look: a rule of bundle/names.py, whose bounds these are. */
 static int is_plain(const char *path)
 {
     int parts = 1, begins = 1, length = 0;
     for (; path[length]; length++) {
-        char c = path[length];
-        int is_letter = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9');
+        int c = lower(path[length]);
+        int is_letter = (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9');
         if (c == '/' ? begins : !is_letter && (begins || c != '.') && !strchr("_+=@-", c))
             return 0;
         begins = c == '/';
@@ -300,11 +305,30 @@ static int is_plain(const char *path)
     return !begins && parts <= MAX_PLAIN_PARTS && length <= MAX_PLAIN_BYTES;
 }
 
-/* Go over paths that are plain. */
-long bulk_plain(long count, const char *names)
+/* Tell whether `name` may stand behind `last` in a list of a whole tree: in a directory that was
+ * listed and not left since, and behind those before it there, whatever the case of letters. */
+static int follows(const char *last, int last_is_dir, const char *name)
 {
-    for (long i = 0; i < count; i++, names += strlen(names) + 1)
-        if (!is_plain(names))
+    const char *slash = strrchr(name, '/');
+    size_t above = slash ? (size_t)(slash - name) : 0;
+    if (above && (strncmp(last, name, above) || (last[above] && last[above] != '/')))
+        return 0;
+    if (above && !last[above])
+        return last_is_dir; /* the first in it */
+    const char *before = last + above + (above != 0), *now = name + above + (above != 0);
+    while (*before && *before != '/' && lower(*before) == lower(*now))
+        before++, now++;
+    return *now && (!*before || *before == '/' || lower(*before) < lower(*now));
+}
+
+/* Go over the members of a tree, a directory before what is in it, as far as they are plain and no
+ * two can be one file anywhere. */
+long bulk_tree(long count, const char *names, const int64_t *are_dirs)
+{
+    const char *last = "";
+    for (long i = 0; i < count; i++, last = names, names += strlen(names) + 1)
+        if (!is_plain(names) || (i ? !follows(last, are_dirs[i - 1] != 0, names)
+                                   : strchr(names, '/') != NULL))
             return i;
     return count;
 }

@@ -63,7 +63,7 @@ def _load() -> CDLL:
         "overwrite": [c_int, count, *[address] * 2, number, *[address] * 3],
         "read": [c_int, count, *[address] * 2, number, *[address] * 4],
         "compare": [count, address, number, *[address] * 3],
-        "plain": [count, address],
+        "tree": [count, *[address] * 2],
         "headers": [count, *[address] * 6],
         "join": [count, *[address] * 7],
     }

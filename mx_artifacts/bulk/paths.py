@@ -1,19 +1,26 @@
-"""Which of many paths are as plain as those of caches are."""
+"""Whether the paths of a tree are as plain as those of caches are."""
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Sequence
 
-from mx_artifacts.bulk.library import library, names_of
+from mx_artifacts.bulk.library import column_of, library, names_of
 
 
-def count_plain(paths: Sequence[str]) -> int | None:
-    """Return how many of the first paths are plain; None where nobody can tell fast.
+def are_plain_tree(paths: Sequence[str], are_dirs: Sequence[bool]) -> bool:
+    """Tell whether paths are certainly good to be made below a directory, in this order.
 
     They are relative, of at most 255 bytes and 64 parts, each of ASCII letters, digits and
-    "_", "+", "=", "@", "-" and ".", with another character than "." first.
+    "_", "+", "=", "@", "-" and ".", with another character than "." first. A directory stands
+    before what is in it, each is listed, and names ascend in it, whatever the case of letters; so
+    no two of them are one. False where that is not so, and where it cannot be told fast.
     """
-    compiled = library()
-    if compiled is None or "\0" in "".join(paths):
-        return None
-    return int(compiled.bulk_plain(len(paths), names_of(paths)))
+    compiled, count = library(), len(paths)
+    if compiled is None:
+        return False
+    try:
+        names = names_of(paths)
+    except ValueError:  # a NUL
+        return False
+    return bool(compiled.bulk_tree(count, names, column_of(array("q", are_dirs), count)) == count)

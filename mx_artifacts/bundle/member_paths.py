@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from mx_artifacts.bundle.names import all_ordinary, fold, path_fault
+from mx_artifacts.bulk.paths import are_plain_tree
+from mx_artifacts.bundle.names import fold, path_fault
 from mx_artifacts.errors import BundleError, UnsafePathError
 
 
@@ -16,7 +17,8 @@ def check_paths(
     Raises:
         UnsafePathError, BundleError: as `path_fault` and `MemberPaths` have it.
     """
-    if _are_plainly_good(paths, are_dirs, max_members, max_names_bytes):
+    plain = are_plain_tree(paths, are_dirs)
+    if plain and len(paths) <= max_members and sum(map(len, paths)) <= max_names_bytes:
         return
     known = MemberPaths(max_members, max_names_bytes)
     for path, is_dir in zip(paths, are_dirs, strict=True):
@@ -24,30 +26,6 @@ def check_paths(
         if fault is not None:
             raise UnsafePathError(f"member {path[:80]!r}: {fault}")
         known.add(path, is_dir)
-
-
-def _are_plainly_good(
-    paths: Sequence[str], are_dirs: Sequence[bool], max_members: int, max_names_bytes: int
-) -> bool:
-    """Tell, in a tenth of the time, whether ordinary paths have nothing against them."""
-    if not all_ordinary(paths):
-        return False
-    directories = {path for path, is_dir in zip(paths, are_dirs, strict=True) if is_dir}
-    pending = {path.rpartition("/")[0] for path in paths}
-    while pending := pending - directories:
-        directories |= pending
-        pending = {path.rpartition("/")[0] for path in pending}
-    directories.discard("")
-    keys = "\0".join(paths).lower().split("\0") if paths else []
-    above = {path.lower() for path in directories}
-    files = {key for key, is_dir in zip(keys, are_dirs, strict=True) if not is_dir}
-    return (
-        len(set(keys)) == len(keys)
-        and len(above) == len(directories)
-        and above.isdisjoint(files)
-        and len(files) + len(directories) <= max_members
-        and sum(map(len, (*files, *directories))) <= max_names_bytes
-    )
 
 
 class MemberPaths:

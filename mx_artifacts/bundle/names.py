@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Sequence
-
-from mx_artifacts.bulk.paths import count_plain
 
 MAX_PATH_BYTES = 4096
 """Linux's PATH_MAX."""
@@ -46,14 +43,6 @@ def path_fault(path: str) -> str | None:
         if len(part) > MAX_PART_BYTES // 4 and len(part.encode()) > MAX_PART_BYTES:
             return f"name is longer than {MAX_PART_BYTES} bytes"
     return None
-
-
-def all_ordinary(paths: Sequence[str]) -> bool:
-    """Tell whether each path is one that `path_fault` knows to be good at first sight."""
-    plain = count_plain(paths)
-    if plain is not None:
-        return plain == len(paths)
-    return all(len(p) <= MAX_PART_BYTES and _ORDINARY.fullmatch(p) for p in paths)
 
 
 def fold(name: str) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, field
@@ -26,9 +26,9 @@ from mx_artifacts.install.access import Access
 from mx_artifacts.install.base import RootInstall
 from mx_artifacts.install.boot import boot_id, lost_entries
 from mx_artifacts.install.bundle_sink import BundleSink
+from mx_artifacts.install.earlier import EarlierInstalls
 from mx_artifacts.install.entries import ancestors, group_entries, leaves_of
 from mx_artifacts.install.files import fsync_directory, remove_tree, standing_in
-from mx_artifacts.install.history import FoundReceipt, receipts_of_root
 from mx_artifacts.install.hold import new_staging, remove_if_unused
 from mx_artifacts.install.mounts import lies_in_memory
 from mx_artifacts.install.receipt import InstalledEntry, InstalledFile
@@ -75,11 +75,11 @@ class Staging:
         install: RootInstall,
         bundle_bytes: int,
         bundle_map: BundleMap | None = None,
-        receipts: Sequence[FoundReceipt] = (),
+        earlier: EarlierInstalls | None = None,
     ) -> None:
         """Make a place for a bundle of `bundle_bytes` that goes to `install.root`.
 
-        `receipts`, newest first, tell what was installed there before. With a map of the bundle,
+        `earlier` tells what was installed there before. With a map of the bundle,
         what an interrupted fetch left is used, and parts come by `write_span`, once `expect` has
         said which; else all of it comes by `write`.
 
@@ -101,7 +101,7 @@ class Staging:
             except BaseException:
                 self._let_go()
                 raise
-        self._receipts = receipts_of_root(receipts, self.workspace.root)
+        self._earlier = earlier
         # In memory a writer needs a core all the time, and further ones only fight for the
         # interpreter; on a disk they wait for it.
         self._writing: AbstractContextManager[Any] = nullcontext()
@@ -144,9 +144,8 @@ class Staging:
             self._unchanged = unchanged_entries(
                 groups,
                 files,
-                self._receipts,
+                self._earlier.standing(self.install.root) if self._earlier else (),
                 keep_mtimes=self.install.keep_mtimes,
-                touched=self.install.touched_on_hit,
             )
             for entry in self._unchanged:
                 del groups[entry.entry]
@@ -216,7 +215,8 @@ class Staging:
             files = {**files, **self._rewritten(touched)}
         self._access.apply(self.directory, self.directory.lstat())
         standing = set() if replaces else standing_in(self.workspace.root, groups)
-        repairs = dict(lost_entries(self.workspace.root, standing, self._receipts))
+        receipts = self._earlier.receipts(self.install.root) if self._earlier else ()
+        repairs = dict(lost_entries(self.workspace.root, standing, receipts))
         if self.install.appear_whole:
             repairs |= self._faults(each for each in standing if each not in repairs)
         for_comparison = frozenset(standing - repairs.keys())

@@ -11,36 +11,23 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import compress
 
 from mx_artifacts.bundle.index import MappedMember
-from mx_artifacts.install.boot import stand_as_installed
-from mx_artifacts.install.receipt import InstalledEntry, RootReceipt
+from mx_artifacts.install.receipt import InstalledEntry
 
 
 def unchanged_entries(
     groups: Mapping[str, Sequence[str]],
     files: Mapping[str, MappedMember],
-    receipts: Iterable[RootReceipt],
+    standing: Iterable[InstalledEntry],
     *,
     keep_mtimes: bool,
-    touched: tuple[str, ...],
 ) -> tuple[InstalledEntry, ...]:
-    """Return the entries of a bundle that need not be fetched into a root.
+    """Return those of `standing` that came as a bundle has them, and need not be fetched.
 
-    `groups` has the leaves of each entry, and `files` those of them that are files. `receipts` are
-    those of that root, newest first. `touched` are patterns of the files whose modification time a
-    hit moves, as in `Signs.touched_on_hit`.
+    `groups` has the leaves of each of the bundle's entries, and `files` those of them that are
+    files.
     """
-    told: set[str] = set()  # of whom a newer receipt has spoken
-    unchanged: list[InstalledEntry] = []
-    for receipt in receipts:
-        known = [
-            entry
-            for entry in receipt.installed
-            if entry.entry not in told and len(groups.get(entry.entry, ())) == len(entry.files) > 0
-        ]
-        same = list(compress(known, _came_so(known, files, keep_mtimes=keep_mtimes)))
-        unchanged += compress(same, stand_as_installed(receipt, same, touched))
-        told.update(entry.entry for entry in receipt.installed)
-    return tuple(unchanged)
+    known = [e for e in standing if len(groups.get(e.entry, ())) == len(e.files) > 0]
+    return tuple(compress(known, _came_so(known, files, keep_mtimes=keep_mtimes)))
 
 
 def _came_so(
