@@ -23,8 +23,14 @@ from mx_artifacts.bundle.packed import (
     packed_members,
     report_of,
 )
-from mx_artifacts.bundle.places import Place, close_ranks, copy
-from mx_artifacts.bundle.read_entry import EntryChangedError, EntryReader, EntryUnfitError
+from mx_artifacts.bundle.places import Place, batches, close_ranks, copy, start_of
+from mx_artifacts.bundle.read_entry import (
+    EntryChangedError,
+    EntryError,
+    EntryReader,
+    Reading,
+    Written,
+)
 from mx_artifacts.bundle.rules import PackRules
 from mx_artifacts.bundle.tree import Skipped, SourceTree, resolve_root, scan_entry, scan_tree
 from mx_artifacts.clock import SYSTEM_CLOCK, Clock
@@ -131,13 +137,15 @@ class _Packer:
             start += layout.length
         self._order = {layout.entry: number for number, layout in enumerate(layouts)}
 
-        def read(place: Place) -> None:
-            start = place.start
-            assert start is not None
-            self._try(place, listed_at, lambda at, length: memory.written(start + at, length))
-            memory.written(start, place.layout.length)
+        def read(batch: Sequence[Place]) -> None:
+            start = start_of(batch[0])
+            length = sum(place.layout.length for place in batch)
+            readings = [Reading(place, start_of(place) - start) for place in batch]
+            space = memory.view[start : start + length]
+            self._try(readings, space, listed_at, lambda at, n: memory.written(start + at, n))
+            memory.written(start, length)
 
-        for_each(places, read, "mx-pack")
+        for_each(batches(places), read, "mx-pack")
 
     def read_changed(self) -> None:
         """Give the entries that changed some time, and list and read them again."""
@@ -166,19 +174,29 @@ class _Packer:
             return
         layout = lay_out_entry(entry, again.members, rules)
         space = memoryview(bytearray(layout.length))
-        self._try(Place(layout, None, space), listed_at, lambda at, length: None)
+        reading = Reading(Place(layout, None, space), 0)
+        self._try([reading], space, listed_at, lambda at, length: None)
 
-    def _try(self, place: Place, listed_at: float, written: Callable[[int, int], object]) -> None:
-        entry = place.layout.entry
-        try:
-            if not self._copy_former(place, listed_at):
-                place.checksums = self._reader.read(place.layout, place.space, listed_at, written)
-        except EntryChangedError as change:
-            self._changed[entry] = change
-        except EntryUnfitError as fault:
-            self._leave_out(entry, str(fault))
-        else:
-            self._read[entry] = place
+    def _try(
+        self, readings: Sequence[Reading], space: memoryview, listed_at: float, written: Written
+    ) -> None:
+        failed: dict[str, EntryError] = {}
+        anew = []
+        for reading in readings:
+            try:
+                if not self._copy_former(reading.place, listed_at):
+                    anew.append(reading)
+            except EntryChangedError as change:
+                failed[reading.entry] = change
+        failed |= self._reader.read(anew, space, listed_at, written)
+        for reading in readings:
+            entry, error = reading.entry, failed.get(reading.entry)
+            if error is None:
+                self._read[entry] = reading.place
+            elif isinstance(error, EntryChangedError):
+                self._changed[entry] = error
+            else:
+                self._leave_out(entry, str(error))
 
     def _copy_former(self, place: Place, listed_at: float) -> bool:
         """Copy an entry that is as it was from the former bundle; tell whether it is one.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from mx_artifacts.bundle.layout import EntryLayout
@@ -10,6 +10,10 @@ from mx_artifacts.bundle.memory import BundleMemory
 
 _COPIED_BYTES = 1 << 20
 """At once: that takes up to a millisecond, in which no other thread of Python runs."""
+_BATCH_ENTRIES = 64
+_BATCH_BYTES = 8 << 20
+"""A batch takes each thread a few milliseconds, most of them outside the interpreter; what else is
+to be done for it there, once, is little against that."""
 
 
 @dataclass(eq=False)
@@ -37,8 +41,8 @@ def close_ranks(places: Sequence[Place], target: memoryview, *, in_target: bool)
     outside = [(p, s) for p, s in moves if not in_target or p.start is None]
     # No two may overwrite each other: down in ascending order, up in descending order, and last
     # what comes from elsewhere. Slices of one buffer are copied as by memmove.
-    down = [(place, start) for place, start in inside if start < _start(place)]
-    up = [(place, start) for place, start in reversed(inside) if start > _start(place)]
+    down = [(place, start) for place, start in inside if start < start_of(place)]
+    up = [(place, start) for place, start in reversed(inside) if start > start_of(place)]
     for place, start in (*down, *up, *outside):
         space = target[start : start + place.layout.length]
         space[:] = place.space
@@ -54,6 +58,21 @@ def copy(memory: BundleMemory, start: int, target: memoryview) -> None:
     memory.written(start, len(target))  # reading may have brought it back into memory
 
 
-def _start(place: Place) -> int:
+def start_of(place: Place) -> int:
+    """Return where a place begins in the bundle that it is in."""
     assert place.start is not None
     return place.start
+
+
+def batches(places: Iterable[Place]) -> Iterator[list[Place]]:
+    """Yield places in groups of neighbours that are worth calls of their own, and not too large."""
+    batch: list[Place] = []
+    length = 0
+    for place in places:
+        batch.append(place)
+        length += place.layout.length
+        if len(batch) == _BATCH_ENTRIES or length >= _BATCH_BYTES:
+            yield batch
+            batch, length = [], 0
+    if batch:
+        yield batch

@@ -1,16 +1,18 @@
-"""Read one entry of a cache that may be alive into memory: as a whole, unchanged, fit, or not."""
+"""Read entries of a cache that may be alive: each as a whole, unchanged, fit, or not at all."""
 
 from __future__ import annotations
 
 import errno
 import math
 import os
-from collections.abc import Callable, Mapping, Sequence
+from array import array
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from mx_artifacts.bulk.status import Stamp
+from mx_artifacts.bulk.read import ShortFileError, read_files
+from mx_artifacts.bulk.status import stamp_columns
 from mx_artifacts.bundle.entry import COMMIT_SECONDS, EntryFile, EntryView
-from mx_artifacts.bundle.layout import EntryLayout
+from mx_artifacts.bundle.places import Place
 from mx_artifacts.bundle.rules import PackRules
 from mx_artifacts.bundle.tree import SourceMember
 from mx_artifacts.core.chunks import MIB
@@ -18,6 +20,7 @@ from mx_artifacts.core.digest import crc32c
 
 _BLOCK_BYTES = 16 * MIB
 """Read at once: so much of a large file is in memory, in each thread."""
+_ROOT_FLAGS = os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC
 _OPEN_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
@@ -33,6 +36,37 @@ class EntryUnfitError(Exception):
     """An entry cannot be shipped, now or later: unreadable, or damaged."""
 
 
+EntryError = EntryChangedError | EntryUnfitError
+Written = Callable[[int, int], object]
+"""Hears of each part (offset, length) of a space that was filled with a part of a large file, so
+that it need not be in memory as a whole."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """An entry's place, which begins at `start` in the space that several are read to."""
+
+    place: Place
+    start: int
+
+    @property
+    def entry(self) -> str:
+        """Its name."""
+        return self.place.layout.entry
+
+    @property
+    def members(self) -> tuple[SourceMember, ...]:
+        """Its files and directories."""
+        return self.place.layout.members
+
+    def contents(self) -> Iterator[tuple[SourceMember, int]]:
+        """Yield its files, and where in the space the content of each begins."""
+        layout, start = self.place.layout, self.start
+        for member, offset in zip(layout.members, layout.offsets, strict=True):
+            if not member.is_dir:
+                yield member, start + offset
+
+
 @dataclass(frozen=True, slots=True)
 class EntryReader:
     """Reads entries below `root`. Any thread; `now` tells the time [s since the epoch].
@@ -46,37 +80,36 @@ class EntryReader:
     now: Callable[[], float]
 
     def read(
-        self,
-        layout: EntryLayout,
-        space: memoryview,
-        listed_at: float,
-        written: Callable[[int, int], object],
-    ) -> tuple[int, ...]:
-        """Read an entry into `space`, zeros of its length; return each member's CRC32C.
+        self, readings: Sequence[Reading], space: memoryview, listed_at: float, written: Written
+    ) -> dict[str, EntryError]:
+        """Read entries to their places, parts of `space` that are zeros; set their checksums.
 
-        `written` hears of each part of `space` (offset, length) that was filled with a part of a
-        large file, so that it need not be in memory as a whole.
-
-        Raises:
-            EntryChangedError, EntryUnfitError: `space` may hold anything now.
+        Returns why those are left out that are not now what they were when they were listed, or not
+        fit, by name. Their places may hold anything.
         """
-        self.check_age(layout.members, listed_at)
-        checksums: list[int] = []
-        files: dict[str, EntryFile] = {}
-        for member, header, offset in zip(
-            layout.members, layout.headers, layout.offsets, strict=True
-        ):
-            space[offset - len(header) : offset] = header
-            checksum = 0
-            if not member.is_dir:
-                size = member.stamp.size
-                content = space[offset : offset + size]
-                checksum = self._read_file(member, content, offset, written)
-                files[member.path] = EntryFile(size, member.stamp.mtime_ns, offset)
-            checksums.append(checksum)
-        if files:
-            self._judge(layout, files, space)
-        return tuple(checksums)
+        failed: dict[str, EntryError] = {}
+        settled = []
+        for reading in readings:
+            try:
+                self.check_age(reading.members, listed_at)
+            except EntryChangedError as change:
+                failed[reading.entry] = change
+            else:
+                settled.append(reading)
+        filled = self._fill(settled, space, written, failed)
+        judged = [(reading, *self._judge(reading)) for reading in filled if _has_files(reading)]
+        # Last, so that nothing can have been written under a lock that was found free.
+        self._check_stamps([reading for reading, _, _ in judged], failed)
+        for reading, fault, age_seconds in judged:
+            if fault is None or reading.entry in failed:
+                continue
+            young = age_seconds < COMMIT_SECONDS
+            failed[reading.entry] = (
+                EntryChangedError(fault, wait_seconds=COMMIT_SECONDS - age_seconds)
+                if young
+                else EntryUnfitError(fault)
+            )
+        return failed
 
     def check_age(self, members: Sequence[SourceMember], listed_at: float) -> None:
         """Refuse an entry that changed just before it was listed.
@@ -103,27 +136,23 @@ class EntryReader:
                 reason = f"{newest.path} was being written while packed"
                 raise EntryChangedError(reason, wait_seconds=max(0.0, old_at - now))
 
-    def _judge(
-        self, layout: EntryLayout, files: Mapping[str, EntryFile], space: memoryview
-    ) -> None:
-        """Refuse an entry that changed while it was read, or that its kind finds fault with."""
+    def _judge(self, reading: Reading) -> tuple[str | None, float]:
+        """Return what its kind has against an entry, and for how long that did not change [s]."""
+        space = reading.place.space
+        files = {
+            member.path: EntryFile(member.stamp.size, member.stamp.mtime_ns, offset)
+            for member, offset in zip(reading.members, reading.place.layout.offsets, strict=True)
+            if not member.is_dir
+        }
 
         def content(path: str, count: int, offset: int) -> bytes:
             return bytes(space[offset : offset + count])
 
-        age_seconds = self._age_seconds(layout.members)
-        fault = self.rules.fault_of(
-            EntryView(layout.entry, files, content=content, root=self.root, age_seconds=age_seconds)
+        age_seconds = self._age_seconds(reading.members)
+        view = EntryView(
+            reading.entry, files, content=content, root=self.root, age_seconds=age_seconds
         )
-        # Last, so that nothing can have been written under a lock that was found free.
-        for is_dir in (False, True):  # a file tells more than the directory that it is in
-            for member in layout.members:
-                if member.is_dir == is_dir:
-                    self._check_stamp(member)
-        if fault is not None and age_seconds < COMMIT_SECONDS:
-            raise EntryChangedError(fault, wait_seconds=COMMIT_SECONDS - age_seconds)
-        if fault is not None:
-            raise EntryUnfitError(fault)
+        return self.rules.fault_of(view), age_seconds
 
     def _age_seconds(self, members: Sequence[SourceMember]) -> float:
         changed_at = max(m.stamp.ctime_ns for m in members if not m.is_dir) / 1e9
@@ -131,52 +160,117 @@ class EntryReader:
         # From the future: a file server's clock is ahead, and tells nothing.
         return age_seconds if age_seconds > -self.min_age_seconds else math.inf
 
-    def _read_file(
+    def _fill(
         self,
-        member: SourceMember,
-        content: memoryview,
-        offset: int,
-        written: Callable[[int, int], object],
-    ) -> int:
-        """Fill `content`, which begins at `offset`, and return its CRC32C."""
-        position = checksum = 0
+        readings: Sequence[Reading],
+        space: memoryview,
+        written: Written,
+        failed: dict[str, EntryError],
+    ) -> Sequence[Reading]:
+        """Read entries and set their checksums; return those that could be read."""
         try:
-            descriptor = os.open(f"{self.root}/{member.source}", _OPEN_FLAGS)
-        except OSError as error:
-            raise _read_failure(member, error) from None
+            self._fill_all(readings, space, written)
+            return readings
+        except (OSError, ShortFileError) as error:
+            if len(readings) == 1:
+                failed[readings[0].entry] = _read_failure(readings[0], error)
+                return ()
+        each = [self._fill([reading], space, written, failed) for reading in readings]
+        return [reading for filled in each for reading in filled]
+
+    def _fill_all(self, readings: Sequence[Reading], space: memoryview, written: Written) -> None:
+        """As `_fill`; raises OSError or ShortFileError for the first file that cannot be read."""
+        contents = [content for reading in readings for content in reading.contents()]
+        small = [(m.source, at, m.stamp.size) for m, at in contents if m.stamp.size <= _BLOCK_BYTES]
+        large = [(m.source, at, m.stamp.size) for m, at in contents if m.stamp.size > _BLOCK_BYTES]
+        checksums: dict[int, int] = {}  # by where the content begins
+        root = os.open(self.root, _ROOT_FLAGS)
         try:
-            while position < len(content):
-                block = content[position : position + _BLOCK_BYTES]
-                count = os.readv(descriptor, [block])
-                if not count:
-                    raise EntryChangedError(f"{member.path} shrank while packed")
-                checksum = crc32c(block[:count], checksum)
-                if count == _BLOCK_BYTES:
-                    written(offset + position, count)
-                position += count
-            return checksum
-        except OSError as error:
-            raise _read_failure(member, error) from None
+            if small:
+                paths, offsets, lengths = zip(*small, strict=True)
+                found = read_files(root, paths, space, array("q", offsets), array("q", lengths))
+                checksums.update(zip(offsets, found, strict=True))
+            for source, at, length in large:
+                checksums[at] = _read_large(root, source, space[at : at + length], at, written)
         finally:
-            os.close(descriptor)
+            os.close(root)
+        for reading in readings:
+            layout, place = reading.place.layout, reading.place
+            for header, offset in zip(layout.headers, layout.offsets, strict=True):
+                place.space[offset - len(header) : offset] = header
+            place.checksums = tuple(
+                0 if member.is_dir else checksums[reading.start + offset]
+                for member, offset in zip(layout.members, layout.offsets, strict=True)
+            )
 
-    def _check_stamp(self, member: SourceMember) -> None:
-        """Check that a member is still what it was when it was listed.
+    def _check_stamps(self, readings: Sequence[Reading], failed: dict[str, EntryError]) -> None:
+        """Check that all members are still what they were when they were listed.
 
-        That tells of the file that was read too: one that stood there only meanwhile was moved
+        That tells of the files that were read too: one that stood there only meanwhile was moved
         there and away again, or this one was, and a move changes a file's change time.
         """
+        members = [member for reading in readings for member in reading.members]
         try:
-            status = os.lstat(f"{self.root}/{member.source}")
+            columns = stamp_columns(self.root, [member.source for member in members])
+            stamps = list(zip(*columns, strict=True))
+        except OSError:  # the root is gone, and looking at what became of each member tells so
+            stamps = []
+        if stamps == [member.stamp for member in members]:
+            return  # nearly always
+        here = set(zip(members, stamps, strict=True)) if stamps else set()
+        for reading in readings:
+            changed = [m for m in reading.members if (m, m.stamp) not in here]
+            if changed:  # a file tells more than the directory that it is in
+                failed[reading.entry] = self._change(reading, min(changed, key=_is_dir))
+
+    def _change(self, reading: Reading, member: SourceMember) -> EntryError:
+        """Say what became of a member that was found changed."""
+        try:
+            os.lstat(f"{self.root}/{member.source}")
         except OSError as error:
-            raise _read_failure(member, error) from None
-        if member.stamp != Stamp.of(status):
-            raise EntryChangedError(f"{member.path} changed while packed")
-
-
-def _read_failure(member: SourceMember, error: OSError) -> Exception:
-    if error.errno in (errno.ENOENT, errno.ENOTDIR, errno.ESTALE):
-        return EntryChangedError(f"{member.path} vanished while packed")
-    if error.errno in (errno.ELOOP, errno.EISDIR, errno.ENXIO):  # it was no link, pipe, directory
+            error.filename = member.source
+            return _read_failure(reading, error)
         return EntryChangedError(f"{member.path} changed while packed")
-    return EntryUnfitError(f"{member.path} cannot be read ({error.strerror})")
+
+
+def _read_large(root: int, source: str, content: memoryview, offset: int, written: Written) -> int:
+    """Fill `content`, which begins at `offset`, and return its CRC32C; raises as `read_files`."""
+    position = checksum = 0
+    descriptor = os.open(source, _OPEN_FLAGS, dir_fd=root)
+    try:
+        while position < len(content):
+            block = content[position : position + _BLOCK_BYTES]
+            count = os.readv(descriptor, [block])
+            if not count:
+                raise ShortFileError(source)
+            checksum = crc32c(block[:count], checksum)
+            if count == _BLOCK_BYTES:
+                written(offset + position, count)
+            position += count
+        return checksum
+    except OSError as error:
+        error.filename = source
+        raise
+    finally:
+        os.close(descriptor)
+
+
+def _read_failure(reading: Reading, error: OSError | ShortFileError) -> EntryError:
+    """Return what it means for an entry that the file which `error` names was not read."""
+    source = error.path if isinstance(error, ShortFileError) else error.filename
+    path = next((m.path for m in reading.members if m.source == source), reading.entry)
+    if isinstance(error, ShortFileError):
+        return EntryChangedError(f"{path} shrank while packed")
+    if error.errno in (errno.ENOENT, errno.ENOTDIR, errno.ESTALE):
+        return EntryChangedError(f"{path} vanished while packed")
+    if error.errno in (errno.ELOOP, errno.EISDIR, errno.ENXIO):  # it was no link, pipe, directory
+        return EntryChangedError(f"{path} changed while packed")
+    return EntryUnfitError(f"{path} cannot be read ({error.strerror})")
+
+
+def _has_files(reading: Reading) -> bool:
+    return not all(map(_is_dir, reading.members))
+
+
+def _is_dir(member: SourceMember) -> bool:
+    return member.is_dir

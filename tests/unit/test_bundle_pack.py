@@ -4,11 +4,14 @@ import os
 import random
 import tarfile
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
 
+from mx_artifacts.bulk.read import read_files
 from mx_artifacts.bundle.entry import EntryView
 from mx_artifacts.bundle.headers import decode_header, decode_pax, encode_member
 from mx_artifacts.bundle.pack import pack_tree
@@ -22,6 +25,9 @@ from mx_artifacts.memory.buffers import Buffer
 from tests.support.packing import pack_to_file
 from tests.support.trees import Tree, trees, write_tree
 
+pytestmark = pytest.mark.usefixtures("each_bulk")
+
+READ_FILES = "mx_artifacts.bundle.read_entry.read_files"
 SETTLED = FakeClock()  # long ago: to this clock no file is fresh, so packing never pauses
 
 
@@ -165,20 +171,25 @@ def test_an_optional_root_may_be_missing_or_empty(tmp_path: Path) -> None:
         assert members(tmp_path / "b") == []
 
 
+def refuse(monkeypatch: pytest.MonkeyPatch, refused: str, error: int) -> None:
+    """Let reading the file `refused` fail."""
+
+    def read(root: int, paths: Sequence[str], *rest: Any) -> Sequence[int]:
+        if refused in paths:
+            raise OSError(error, os.strerror(error), refused)
+        return read_files(root, paths, *rest)
+
+    monkeypatch.setattr(READ_FILES, read)
+
+
 def test_an_unreadable_file_takes_its_entry_with_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     root = write_tree(
         tmp_path / "root", {"a": {"x": b"1"}, "b": {"x": b"2", "y": b"3"}, "c": {"x": b"4"}}
     )
-    real_open = os.open
-
-    def refuse(path: str, *args: int, **keywords: int) -> int:
-        if path == f"{root}/b/y":  # root, as whom tests may run, can open everything
-            raise PermissionError(errno.EACCES, "Permission denied")
-        return real_open(path, *args, **keywords)
-
-    monkeypatch.setattr(os, "open", refuse)
+    # root, as whom tests may run, can open everything
+    refuse(monkeypatch, "b/y", errno.EACCES)
     report = pack(root, tmp_path / "bundle", PackRules(entry_of=first_parts(1)))
     assert report.file_count == 2
     assert report.content_bytes == 2
@@ -192,14 +203,7 @@ def test_a_read_error_takes_the_entry_with_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     root = write_tree(tmp_path / "root", {"a": b"1", "b": b"22"})
-    real_readv = os.readv
-
-    def readv(descriptor: int, buffers: list[memoryview]) -> int:
-        if len(buffers[0]) == 2:
-            raise OSError(errno.EIO, "Input/output error")
-        return real_readv(descriptor, buffers)
-
-    monkeypatch.setattr(os, "readv", readv)
+    refuse(monkeypatch, "b", errno.EIO)
     report = pack(root, tmp_path / "bundle")
     assert [s.reason for s in report.skipped] == ["b cannot be read (Input/output error)"]
     assert [m.path for m in members(tmp_path / "bundle")] == ["a"]
@@ -225,10 +229,10 @@ def test_memory_is_given_back_when_packing_fails(
 ) -> None:
     root = write_tree(tmp_path / "root", {"x": b"1"})
 
-    def readv(*_: object) -> int:
+    def fail(*_: object) -> Sequence[int]:
         raise failure
 
-    monkeypatch.setattr(os, "readv", readv)
+    monkeypatch.setattr(READ_FILES, fail)
     with pytest.raises(failure):
         pack_tree(root, PackRules(), Counted)
     assert Counted.lent == 0

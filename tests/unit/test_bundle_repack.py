@@ -5,22 +5,23 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from mx_artifacts.bulk.read import read_files
 from mx_artifacts.bundle.entry import EntryView
 from mx_artifacts.bundle.pack import pack_tree
 from mx_artifacts.bundle.packed import PackedTree
-from mx_artifacts.bundle.read_entry import EntryReader
 from mx_artifacts.bundle.rules import PackRules, first_parts
-from mx_artifacts.bundle.tree import SourceMember
 from mx_artifacts.clock import FakeClock
 from mx_artifacts.memory.buffers import Buffer, Bundle, FileBuffer
 from tests.support.trees import write_tree
+
+pytestmark = pytest.mark.usefixtures("each_bulk")
 
 SETTLED = FakeClock()  # long ago: to this clock no file is fresh, so packing never pauses
 RULES = PackRules(entry_of=first_parts(1))
@@ -40,13 +41,12 @@ def root(tmp_path: Path) -> Path:
 def files_read(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The paths of the files that packing reads."""
     paths: list[str] = []
-    real = EntryReader._read_file
 
-    def spy(reader: EntryReader, member: SourceMember, *rest: Any) -> int:
-        paths.append(member.path)
-        return real(reader, member, *rest)
+    def spy(root: int, sources: Sequence[str], *rest: Any) -> Sequence[int]:
+        paths.extend(sources)
+        return read_files(root, sources, *rest)
 
-    monkeypatch.setattr(EntryReader, "_read_file", spy)
+    monkeypatch.setattr("mx_artifacts.bundle.read_entry.read_files", spy)
     return paths
 
 
