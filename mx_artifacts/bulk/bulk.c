@@ -13,6 +13,7 @@
  */
 
 #define _GNU_SOURCE
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdint.h>
@@ -127,22 +128,74 @@ static int open_at(int root, const char *name, int flags, mode_t mode)
     return file;
 }
 
-/* Tell the status of names below the directory `root`, links not followed, in six columns: device,
- * inode, mode, size, mtime, ctime [ns]. What cannot be looked at has zeros. Ends at one that has a
- * number for which the columns are too narrow. */
+/* Put the status of a name below the directory `root`, links not followed, into six columns of
+ * `stride` numbers: device, inode, mode, size, mtime, ctime [ns]. What cannot be looked at has
+ * zeros. Return whether a column is too narrow for its number. */
+static int put_status(int root, const char *name, int64_t *found, int64_t stride)
+{
+    struct stat is;
+    if (fstatat(root, name, &is, AT_SYMLINK_NOFOLLOW))
+        memset(&is, 0, sizeof is);
+    found[0] = (int64_t)is.st_dev;
+    found[stride] = (int64_t)is.st_ino;
+    found[2 * stride] = is.st_mode;
+    found[3 * stride] = is.st_size;
+    return found[stride] < 0 || out_of_range(is.st_mtim, &found[4 * stride]) ||
+           out_of_range(is.st_ctim, &found[5 * stride]);
+}
+
+/* Tell the status of names below the directory `root`, as `put_status` does. Ends at one for which
+ * a column is too narrow. */
 long bulk_status(int root, long count, const char *names, int64_t *found)
 {
-    for (long i = 0; i < count; i++, names += strlen(names) + 1, found++) {
-        struct stat is;
-        if (fstatat(root, names, &is, AT_SYMLINK_NOFOLLOW))
-            memset(&is, 0, sizeof is);
-        found[0] = (int64_t)is.st_dev;
-        found[count] = (int64_t)is.st_ino;
-        found[2 * count] = is.st_mode;
-        found[3 * count] = is.st_size;
-        if (found[count] < 0 || out_of_range(is.st_mtim, &found[4 * count]) ||
-            out_of_range(is.st_ctim, &found[5 * count]))
+    for (long i = 0; i < count; i++, names += strlen(names) + 1)
+        if (put_status(root, names, found + i, count))
             return i;
+    return count;
+}
+
+/* Tell what is in the directories `paths` below `root`, one's names after the other's: in `names`,
+ * of `bytes`, and their status in `found`, columns of `rows`. `counts` says how many each has, or,
+ * negative, by which errno it cannot be told. Ends at one that has more than there is room for. */
+long bulk_list(int root, long count, const char *paths, char *names, int64_t bytes, int64_t *found,
+               int64_t rows, int64_t *counts)
+{
+    int64_t row = 0;
+    for (long i = 0; i < count; i++, paths += strlen(paths) + 1) {
+        int directory = openat(root, paths, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+        DIR *listing = directory < 0 ? NULL : fdopendir(directory);
+        int64_t first = row, used = 0;
+        int error = listing ? 0 : errno;
+        if (directory >= 0 && !listing)
+            close(directory);
+        while (!error) {
+            errno = 0;
+            const struct dirent *entry = readdir(listing);
+            error = errno;
+            if (!entry)
+                break;
+            const char *name = entry->d_name;
+            int64_t length = (int64_t)strlen(name) + 1;
+            if (!strcmp(name, ".") || !strcmp(name, ".."))
+                continue;
+            if (row == rows || used + length > bytes) {
+                closedir(listing);
+                return i;
+            }
+            memcpy(names + used, name, (size_t)length);
+            used += length;
+            if (put_status(directory, name, found + row++, rows))
+                error = EOVERFLOW;
+        }
+        if (listing)
+            closedir(listing);
+        if (error) {
+            row = first;
+            used = 0;
+        }
+        counts[i] = error ? -error : row - first;
+        names += used;
+        bytes -= used;
     }
     return count;
 }

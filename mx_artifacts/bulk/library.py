@@ -59,6 +59,7 @@ def _load() -> CDLL:
     count, number, address = c_long, c_int64, c_void_p
     arguments: dict[str, list[Any]] = {
         "status": [c_int, count, *[address] * 2],
+        "list": [c_int, count, *[address] * 2, number, address, number, address],
         "create": [c_int, count, *[address] * 2, number, *[address] * 4, c_int, *[address] * 3],
         "overwrite": [c_int, count, *[address] * 2, number, *[address] * 3],
         "read": [c_int, count, *[address] * 2, number, *[address] * 4],

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from mx_artifacts.bulk.library import bytes_of, library, names_of
 from mx_artifacts.threads import for_each, thread_count
 
-_PATH_FLAGS = os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC
+DIRECTORY_FLAGS = os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC
 
 
 class Stamp(NamedTuple):
@@ -54,7 +54,7 @@ def stamp_columns(directory: str, paths: Sequence[str]) -> StampColumns:
     Raises:
         OSError: the directory cannot be looked into.
     """
-    above = os.open(directory, _PATH_FLAGS)
+    above = os.open(directory, DIRECTORY_FLAGS)
     try:
         if len(paths) < _WORTH_THREADS:
             return _columns(above, paths)

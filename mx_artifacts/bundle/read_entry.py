@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from mx_artifacts.bulk.read import ShortFileError, read_files
-from mx_artifacts.bulk.status import stamp_columns
+from mx_artifacts.bulk.status import DIRECTORY_FLAGS, stamp_columns
 from mx_artifacts.bundle.entry import COMMIT_SECONDS, EntryFile, EntryView
 from mx_artifacts.bundle.places import Place
 from mx_artifacts.bundle.rules import PackRules
@@ -20,7 +20,6 @@ from mx_artifacts.core.digest import crc32c
 
 _BLOCK_BYTES = 16 * MIB
 """Read at once: so much of a large file is in memory, in each thread."""
-_ROOT_FLAGS = os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC
 _OPEN_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
@@ -184,7 +183,7 @@ class EntryReader:
         small = [(m.source, at, m.stamp.size) for m, at in contents if m.stamp.size <= _BLOCK_BYTES]
         large = [(m.source, at, m.stamp.size) for m, at in contents if m.stamp.size > _BLOCK_BYTES]
         checksums: dict[int, int] = {}  # by where the content begins
-        root = os.open(self.root, _ROOT_FLAGS)
+        root = os.open(self.root, DIRECTORY_FLAGS)
         try:
             if small:
                 paths, offsets, lengths = zip(*small, strict=True)

@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import stat
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fnmatch import translate
 from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
+from mx_artifacts.bulk.listing import Listing, list_directories
 from mx_artifacts.bulk.status import Stamp
-from mx_artifacts.bundle.names import fold, path_fault, printable
+from mx_artifacts.bundle.names import MAX_PART_BYTES, all_ordinary, fold, path_fault, printable
 from mx_artifacts.bundle.rules import PackRules
 from mx_artifacts.errors import NothingToPublishError
+
+_LISTED_AT_ONCE = 256
+"""Directories, whose names and stamps are held until they have been looked at."""
+_PLAIN = frozenset((stat.S_IFREG, stat.S_IFDIR))
+_BEHIND_ALL_NAMES = chr(0x10FFFF) * (MAX_PART_BYTES // 4 + 1)
+"""The greatest character, which has 4 bytes, more often than it goes into a name."""
 
 
 class SourceMember(NamedTuple):
@@ -92,6 +100,14 @@ def scan_entry(root: str, entry: str, rules: PackRules) -> SourceTree:
     return walk.tree(entry)
 
 
+class _Spoiled(NamedTuple):
+    """Why an entry is left out, as found in `directory`."""
+
+    directory: str
+    entry: str
+    reason: str
+
+
 class _Walk:
     def __init__(self, root: str, rules: PackRules) -> None:
         self._root = root
@@ -99,55 +115,90 @@ class _Walk:
         self._exclude = _excludes(rules.exclude)
         self._members: list[SourceMember] = []
         self._skipped: list[Skipped] = []
-        self._spoiled: dict[str, str] = {}  # entry -> why it is left out
+        self._spoiled: list[_Spoiled] = []
 
     def tree(self, only_entry: str | None = None) -> SourceTree:
         """Return what was found, without the entries that turned out to be incomplete."""
         members = self._members
-        if self._spoiled or only_entry is not None:
+        faults: dict[str, str] = {}
+        # Of what an entry has against it the first counts, in the order in which a walk comes by
+        # that goes into the last directory first.
+        for fault in sorted(self._spoiled, key=_latest_directory_first, reverse=True):
+            faults.setdefault(fault.entry, fault.reason)
+        if faults or only_entry is not None:
             of_which = [(self._entry_of(member.path), member) for member in members]
             members = [
                 member
                 for entry, member in of_which
-                if entry not in self._spoiled and only_entry in (None, entry)
+                if entry not in faults and only_entry in (None, entry)
             ]
         # As their parts do: no name has a character before NUL.
         members.sort(key=lambda member: member.path.replace("/", "\0"))
-        spoiled = [Skipped(printable(entry), why) for entry, why in self._spoiled.items()]
+        spoiled = [Skipped(printable(entry), why) for entry, why in faults.items()]
         skipped = sorted(self._skipped + spoiled, key=lambda skip: skip.path)
         return SourceTree(tuple(members), tuple(skipped))
 
     def descend(self, path: str) -> None:
         """Look at everything below the directory `path` ("" for the root), itself excepted."""
-        pending = [path]
-        while pending:
-            here = pending.pop()
-            try:
-                names = sorted(os.listdir(self._absolute(here)))
-            except FileNotFoundError:
-                continue  # removed since its parent was listed
-            except OSError as error:
-                if not here:
-                    raise NothingToPublishError(
-                        f"cache root {self._root} cannot be listed ({error.strerror})",
-                        hint="run as the user who owns the cache",
-                    ) from error
-                self._spoil(here, f"cannot be listed ({error.strerror})")
-                continue
-            # Twins are rare, so it is only then that each name is compared with those before it.
-            twins: dict[str, str] | None = {} if len(set(map(fold, names))) < len(names) else None
-            for name in names:
-                child = f"{here}/{name}" if here else name
-                if self.look(child, name, twins):
-                    pending.append(child)
+        level = [path]
+        while level:
+            below: list[str] = []
+            for start in range(0, len(level), _LISTED_AT_ONCE):
+                some = level[start : start + _LISTED_AT_ONCE]
+                listings = list_directories(self._root, [here or "." for here in some])
+                for here, listing in zip(some, listings, strict=True):
+                    below += self._look_at_all(here, listing)
+            level = below
 
-    def look(self, path: str, name: str, twins: dict[str, str] | None = None) -> bool:
+    def _look_at_all(self, here: str, listing: Listing) -> list[str]:
+        """Take in what the directory `here` holds; return the directories to descend into."""
+        names, stamps, error = listing
+        if error:
+            self._unlisted(here, error)
+            return []
+        paths = [f"{here}/{name}" for name in names] if here else list(names)
+        kinds = [stat.S_IFMT(stamp.mode) for stamp in stamps]
+        if _PLAIN.issuperset(kinds) and self._is_plain(names, paths):
+            are_dirs = [kind == stat.S_IFDIR for kind in kinds]
+            self._members += map(SourceMember, paths, paths, stamps, are_dirs)
+            return [path for path, is_dir in zip(paths, are_dirs, strict=True) if is_dir]
+        # Twins are rare, so it is only then that each name is compared with those before it.
+        twins: dict[str, str] | None = {} if len(set(map(fold, names))) < len(names) else None
+        each = sorted(zip(names, paths, stamps, strict=True))
+        return [path for name, path, stamp in each if self.look(path, name, stamp, twins)]
+
+    def _is_plain(self, names: Sequence[str], paths: Sequence[str]) -> bool:
+        """Tell, at once, whether all names of a directory go in as they are."""
+        return (
+            all_ordinary(paths)
+            and len(set("\0".join(names).lower().split("\0"))) == len(names)
+            and not self._exclude.find_any(names, paths)
+        )
+
+    def _unlisted(self, here: str, error: int) -> None:
+        if error == errno.ENOENT:
+            return  # removed since its parent was listed
+        reason = f"cannot be listed ({os.strerror(error)})"
+        if not here:
+            raise NothingToPublishError(
+                f"cache root {self._root} {reason}",
+                hint="run as the user who owns the cache",
+            )
+        self._spoil(here, reason, here)
+
+    def look(
+        self,
+        path: str,
+        name: str,
+        stamp: Stamp | None = None,
+        twins: dict[str, str] | None = None,
+    ) -> bool:
         """Take `path` in or leave it out; tell whether it is a directory to descend into.
 
-        `name` is its last part. `twins` holds the folded names of its directory so far, where two
-        of them fold alike.
+        `name` is its last part, `stamp` what was found there, if anything was. `twins` holds the
+        folded names of its directory so far, where two of them fold alike.
         """
-        found = self._find(path, name)
+        found = self._find(path, name, stamp)
         if found is None:
             return False
         fault = path_fault(path)
@@ -157,34 +208,35 @@ class _Walk:
         if fault is not None:
             self._spoil(path, fault)
             return False
-        source, status = found
-        stamp = Stamp.of(status)
+        source, stamp = found
         member = SourceMember(path, source, stamp, stat.S_ISDIR(stamp.mode))
         self._members.append(member)
         return member.is_dir
 
-    def _find(self, path: str, name: str) -> tuple[str, os.stat_result] | None:
-        """Return what is to be read for `path` and its status, or leave `path` out."""
+    def _find(self, path: str, name: str, stamp: Stamp | None) -> tuple[str, Stamp] | None:
+        """Return what is to be read for `path` and its stamp, or leave `path` out."""
         pattern = self._exclude.pattern_for(path, name)
         if pattern is not None:
             self._skip(path, f"excluded by {pattern!r}")
             return None
-        try:
-            status = os.lstat(self._absolute(path))
-        except FileNotFoundError:
-            return None  # removed since its directory was listed
-        except OSError as error:
-            self._spoil(path, f"cannot be read ({error.strerror})")
-            return None
-        if stat.S_ISLNK(status.st_mode):
+        if stamp is None or not stamp.mode:
+            try:
+                stamp = Stamp.of(os.lstat(self._absolute(path)))
+            except FileNotFoundError:
+                return None  # removed since its directory was listed
+            except OSError as error:
+                self._spoil(path, f"cannot be read ({error.strerror})")
+                return None
+        kind = stat.S_IFMT(stamp.mode)
+        if kind == stat.S_IFLNK:
             return self._follow(path)
-        if not stat.S_ISDIR(status.st_mode) and not stat.S_ISREG(status.st_mode):
+        if kind not in _PLAIN:
             self._skip(path, "neither a file nor a directory")
             return None
-        return path, status
+        return path, stamp
 
-    def _follow(self, path: str) -> tuple[str, os.stat_result] | None:
-        """Return a link's target inside the root and its status, or skip the link."""
+    def _follow(self, path: str) -> tuple[str, Stamp] | None:
+        """Return a link's target inside the root and its stamp, or skip the link."""
         try:
             target = os.path.realpath(self._absolute(path), strict=True)
             status = os.lstat(target)
@@ -199,7 +251,7 @@ class _Walk:
         elif self._exclude.covers(source):
             self._skip(path, "link to an excluded file")
         else:
-            return source, status
+            return source, Stamp.of(status)
         return None
 
     def _absolute(self, path: str) -> str:
@@ -208,10 +260,16 @@ class _Walk:
     def _skip(self, path: str, reason: str) -> None:
         self._skipped.append(Skipped(printable(path), reason))
 
-    def _spoil(self, path: str, reason: str) -> None:
+    def _spoil(self, path: str, reason: str, directory: str | None = None) -> None:
         entry = self._entry_of(path)
         where = "" if entry == path else f"{printable(path)}: "
-        self._spoiled.setdefault(entry, where + reason)
+        found_in = path.rpartition("/")[0] if directory is None else directory
+        self._spoiled.append(_Spoiled(found_in, entry, where + reason))
+
+
+def _latest_directory_first(fault: _Spoiled) -> tuple[str, ...]:
+    """Return what sorts faults: a directory behind all that it holds, the root last."""
+    return (*(fault.directory.split("/") if fault.directory else ()), _BEHIND_ALL_NAMES)
 
 
 class _Patterns:
@@ -227,6 +285,10 @@ class _Patterns:
             return None
         return next(pattern for pattern, expression in self._each if expression.match(text))
 
+    def find_any(self, texts: Iterable[str]) -> bool:
+        """Tell whether one of `texts` fits a pattern."""
+        return bool(self._each) and any(map(self._any.match, texts))
+
 
 class _Excludes:
     """Exclude patterns, as `PackRules.exclude` defines them."""
@@ -234,6 +296,10 @@ class _Excludes:
     def __init__(self, patterns: Sequence[str]) -> None:
         self._by_part = _Patterns([pattern for pattern in patterns if "/" not in pattern])
         self._by_path = _Patterns([pattern for pattern in patterns if "/" in pattern])
+
+    def find_any(self, names: Iterable[str], paths: Iterable[str]) -> bool:
+        """Tell whether one of `paths`, which have `names` for their last parts, is excluded."""
+        return self._by_part.find_any(names) or self._by_path.find_any(paths)
 
     def pattern_for(self, path: str, name: str) -> str | None:
         """Return the pattern that excludes `path`, whose last part is `name`, itself, if any."""

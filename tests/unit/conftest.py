@@ -3,20 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from unittest.mock import patch
 
 import pytest
 
-from mx_artifacts.bulk import library as bulk
+from tests.support.compiled import WAYS, done
 
 
-@pytest.fixture(scope="module", params=["compiled", "python"])
+@pytest.fixture(scope="module", params=WAYS)
 def each_bulk(request: pytest.FixtureRequest) -> Iterator[None]:
     """Let a module's tests run with the compiled part, where it was built, and without it."""
-    if request.param == "compiled":
+    with done(request.param):
         yield
-        return
-    with patch.object(bulk, "absence", lambda: "a test does without it"):
-        bulk.library.cache_clear()
-        yield
-    bulk.library.cache_clear()

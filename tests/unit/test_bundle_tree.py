@@ -1,14 +1,19 @@
+import errno
 import os
 import socket
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
+from mx_artifacts.bulk.listing import Listing, list_directories
 from mx_artifacts.bundle.rules import PackRules, first_parts
 from mx_artifacts.bundle.tree import SourceTree, scan_tree
 from mx_artifacts.errors import BundleError
 from mx_artifacts.kinds.base import LITTER
 from tests.support.trees import write_tree
+
+pytestmark = pytest.mark.usefixtures("each_bulk")
 
 
 def paths(tree: SourceTree) -> list[str]:
@@ -185,14 +190,17 @@ def test_an_unreadable_directory_takes_its_entry_with_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write_tree(tmp_path, {"good": {"x": b""}, "bad": {"x": b"", "closed": {"y": b""}}})
-    real_listdir = os.listdir
 
-    def listdir(path: str) -> list[str]:
-        if path.endswith("closed"):  # root, as whom tests may run, can list everything
-            raise PermissionError(13, "Permission denied")
-        return real_listdir(path)
+    def refuse(root: str, directories: Sequence[str]) -> list[Listing]:
+        # root, as whom tests may run, can list everything
+        refused = Listing((), (), errno.EACCES)
+        listings = list_directories(root, directories)
+        return [
+            refused if path.endswith("closed") else listing
+            for path, listing in zip(directories, listings, strict=True)
+        ]
 
-    monkeypatch.setattr(os, "listdir", listdir)
+    monkeypatch.setattr("mx_artifacts.bundle.tree.list_directories", refuse)
     tree = scan_tree(tmp_path, PackRules(entry_of=first_parts(1)))
     assert paths(tree) == ["good", "good/x"]
     assert reasons(tree) == {"bad": "bad/closed: cannot be listed (Permission denied)"}

@@ -1,0 +1,97 @@
+"""What is in many directories, and the status of it."""
+
+from __future__ import annotations
+
+import errno
+import os
+from array import array
+from collections.abc import Sequence
+from ctypes import CDLL
+from itertools import accumulate, pairwise
+from typing import NamedTuple
+
+from mx_artifacts.bulk.library import bytes_of, column_of, library, names_of
+from mx_artifacts.bulk.status import DIRECTORY_FLAGS, Stamp, stamp_columns
+
+_ROWS = 4096
+_NAMES_BYTES = 64 * _ROWS
+"""Room for the names of a few hundred directories of caches; where it does not suffice, the next try has
+more."""
+
+
+class Listing(NamedTuple):
+    """The names in a directory, in any order, and the stamp of each, without following links.
+
+    What cannot be looked at, as what went meanwhile, has a stamp of zeros. `error` is the errno for
+    which the directory could not be listed, else 0.
+    """
+
+    names: Sequence[str]
+    stamps: Sequence[Stamp]
+    error: int = 0
+
+
+def list_directories(root: str, paths: Sequence[str]) -> list[Listing]:
+    """List directories below `root`, and itself, as the path "."."""
+    compiled = library()
+    if compiled is None:
+        return [_list(root, path) for path in paths]
+    listings: list[Listing] = []
+    room = 1
+    try:
+        above = os.open(root, DIRECTORY_FLAGS)
+    except OSError as error:
+        return [_unlisted(error)] * len(paths)
+    try:
+        while len(listings) < len(paths):
+            some = _list_some(compiled, above, paths[len(listings) :], room)
+            room *= 1 if some else 4
+            listings += some
+    finally:
+        os.close(above)
+    return [
+        _list(root, path) if listing.error == errno.EOVERFLOW else listing
+        for path, listing in zip(paths, listings, strict=True)
+    ]
+
+
+def _list_some(compiled: CDLL, above: int, paths: Sequence[str], room: int) -> list[Listing]:
+    """List the first of `paths`, as many as there is room for."""
+    rows = room * _ROWS
+    names, counts = bytearray(room * _NAMES_BYTES), array("q", bytes(8 * len(paths)))
+    found = array("q", bytes(8 * len(Stamp._fields) * rows))
+    done = compiled.bulk_list(
+        above,
+        len(paths),
+        names_of(paths),
+        bytes_of(names),
+        len(names),
+        bytes_of(found),
+        rows,
+        column_of(counts, len(paths)),
+    )
+    del counts[done:]
+    total = sum(count for count in counts if count > 0)
+    columns = (found[start : start + total] for start in range(0, len(found), rows))
+    stamps = list(map(Stamp._make, zip(*columns, strict=True)))
+    texts = os.fsdecode(bytes(names.rstrip(b"\0"))).split("\0")[:total]
+    starts = accumulate((max(0, count) for count in counts), initial=0)
+    return [
+        Listing(texts[start:end], stamps[start:end], max(0, -count))
+        for count, (start, end) in zip(counts, pairwise(starts), strict=True)
+    ]
+
+
+def _list(root: str, path: str) -> Listing:
+    place = f"{root}/{path}"
+    try:
+        names = os.listdir(place)
+        return Listing(
+            names, list(map(Stamp._make, zip(*stamp_columns(place, names), strict=True)))
+        )
+    except OSError as error:
+        return _unlisted(error)
+
+
+def _unlisted(error: OSError) -> Listing:
+    return Listing((), (), error.errno or errno.EIO)
