@@ -31,6 +31,10 @@ class MemberColumns:
         """Return all columns."""
         return self.paths, self.are_dirs, self.sizes, self.modes, self.mtimes_ns
 
+    def part(self, start: int, end: int) -> MemberColumns:
+        """Return the members from `start` up to `end`."""
+        return MemberColumns(*(column[start:end] for column in self.columns()))
+
 
 def first_headers(members: MemberColumns) -> bytes:
     """Return the headers of the first members, up to one that is not plain: 512 bytes each."""

@@ -15,8 +15,8 @@ from mx_artifacts.bulk.status import DIRECTORY_FLAGS, Stamp, stamp_columns
 
 _ROWS = 4096
 _NAMES_BYTES = 64 * _ROWS
-"""Room for the names of a few hundred directories of caches; where it does not suffice, the next try has
-more."""
+"""Room for the names of a few hundred directories of caches; where it does not suffice,
+the next try has more."""
 
 
 class Listing(NamedTuple):

@@ -7,7 +7,7 @@ to the checksum that the manifest has for the bundle.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import accumulate
 from typing import NamedTuple
@@ -22,8 +22,8 @@ from mx_artifacts.bundle.headers import (
 )
 from mx_artifacts.bundle.member_paths import check_paths
 from mx_artifacts.bundle.memory import BundleMemory
-from mx_artifacts.bundle.packed import PackedMember
-from mx_artifacts.bundle.scan import DEFAULT_LIMITS, BundleLimits, BundleMember
+from mx_artifacts.bundle.packed import PackedMembers
+from mx_artifacts.bundle.scan import DEFAULT_LIMITS, BundleLimits
 from mx_artifacts.core.chunks import MIB, file_ranges
 from mx_artifacts.core.digest import crc32c, crc32c_hex, crc32c_join
 from mx_artifacts.core.member_index import MemberIndex
@@ -74,31 +74,23 @@ class BundleMap:
             )
 
 
-def index_of(members: Sequence[PackedMember], memory: BundleMemory) -> MemberIndex:
+def index_of(members: PackedMembers, memory: BundleMemory) -> MemberIndex:
     """Return the index of a bundle that was packed into `memory`."""
+    places = enumerate(zip(members.offsets, members.columns.sizes, strict=True))
     blocks = {
-        number: _blocks(each.member, memory)
-        for number, each in enumerate(members)
-        if each.member.size > BLOCK_BYTES
+        number: _blocks(offset, size, memory)
+        for number, (offset, size) in places
+        if size > BLOCK_BYTES
     }
-    rows = [each.member for each in members]
-    return MemberIndex(
-        [row.path for row in rows],
-        [row.is_dir for row in rows],
-        [row.size for row in rows],
-        [row.mode for row in rows],
-        [row.mtime_ns for row in rows],
-        [each.checksum for each in members],
-        blocks,
-    )
+    return MemberIndex.of((*members.columns.columns(), members.checksums), blocks)
 
 
-def _blocks(member: BundleMember, memory: BundleMemory) -> tuple[int, ...]:
-    content = memory.view[member.offset : member.offset + member.size]
+def _blocks(start: int, size: int, memory: BundleMemory) -> tuple[int, ...]:
+    content = memory.view[start : start + size]
     blocks = []
-    for offset, length in file_ranges(member.size, BLOCK_BYTES):
+    for offset, length in file_ranges(size, BLOCK_BYTES):
         blocks.append(crc32c(content[offset : offset + length]))
-        memory.written(member.offset + offset, length)  # reading has brought it back into memory
+        memory.written(start + offset, length)  # reading has brought it back into memory
     return tuple(blocks)
 
 

@@ -235,14 +235,14 @@ class _Packer:
             final.view[length - len(END_OF_ARCHIVE) : length] = END_OF_ARCHIVE
             final.written(0, length)
             final.cut(length)
-            members = tuple(packed_members(places, self._reader.rules))
+            members = packed_members(places, self._reader.rules)
         except BaseException:
             final.close()
             raise
         if final is not memory:
             memory.close()
         reader = self._reader
-        report = report_of(members, length, self.skipped)
+        report = report_of(members.columns, length, self.skipped)
         return PackedTree(final, members, report, reader.root, reader.rules, packed_entries(places))
 
 

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Generic, NamedTuple, TypeVar
+from typing import Generic, TypeVar
 
-from mx_artifacts.bundle.headers import safe_mode
-from mx_artifacts.bundle.layout import EntryLayout
+from mx_artifacts.bulk.headers import MemberColumns
+from mx_artifacts.bundle.layout import EntryLayout, member_columns
 from mx_artifacts.bundle.memory import BundleMemory
-from mx_artifacts.bundle.places import Place
+from mx_artifacts.bundle.places import Place, start_of
 from mx_artifacts.bundle.rules import PackRules
-from mx_artifacts.bundle.scan import BundleMember
-from mx_artifacts.bundle.tree import Skipped
+from mx_artifacts.bundle.tree import Skipped, SourceMember
 
 M = TypeVar("M", bound=BundleMemory)
 
@@ -31,11 +30,16 @@ class PackReport:
     paths: tuple[str, ...] = field(default=(), repr=False)
 
 
-class PackedMember(NamedTuple):
-    """A member as a scan of the bundle finds it, and the CRC32C of its content."""
+@dataclass(frozen=True)
+class PackedMembers:
+    """A bundle's members in their order, as columns of one length.
 
-    member: BundleMember
-    checksum: int
+    `offsets`: where each one's content begins in the bundle [bytes]; `checksums`: its CRC32C.
+    """
+
+    columns: MemberColumns
+    offsets: Sequence[int]
+    checksums: Sequence[int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +50,7 @@ class PackedEntry:
     """
 
     layout: EntryLayout
-    checksums: tuple[int, ...]
+    checksums: Sequence[int]
     start: int
 
 
@@ -59,24 +63,21 @@ class PackedTree(Generic[M]):
     """
 
     memory: M
-    members: tuple[PackedMember, ...]
+    members: PackedMembers
     report: PackReport
     root: str
     rules: PackRules = field(repr=False)
     entries: Mapping[str, PackedEntry] = field(repr=False)
 
 
-def report_of(
-    members: Sequence[PackedMember], length: int, skipped: Iterable[Skipped]
-) -> PackReport:
+def report_of(members: MemberColumns, length: int, skipped: Iterable[Skipped]) -> PackReport:
     """Return the report of a bundle of `length` bytes."""
-    sizes = [each.member.size for each in members if not each.member.is_dir]
     return PackReport(
-        len(sizes),
-        sum(sizes),
+        members.are_dirs.count(False),
+        sum(members.sizes),
         length,
         tuple(sorted(skipped, key=lambda skip: skip.path)),
-        tuple(each.member.path for each in members),
+        tuple(members.paths),
     )
 
 
@@ -84,24 +85,19 @@ def packed_entries(places: Iterable[Place]) -> Mapping[str, PackedEntry]:
     """Return what to remember of entries that have been brought into one piece."""
     entries = {}
     for place in places:
-        assert place.start is not None
         layout = replace(place.layout, headers=())
-        entries[layout.entry] = PackedEntry(layout, place.checksums, place.start)
+        entries[layout.entry] = PackedEntry(layout, place.checksums, start_of(place))
     return entries
 
 
-def packed_members(places: Iterable[Place], rules: PackRules) -> Iterator[PackedMember]:
-    """Yield the members of entries that have been brought into one piece."""
+def packed_members(places: Iterable[Place], rules: PackRules) -> PackedMembers:
+    """Return the members of entries that have been brought into one piece."""
+    members: list[SourceMember] = []
+    offsets: list[int] = []
+    checksums: list[int] = []
     for place in places:
-        layout, start = place.layout, place.start
-        assert start is not None
-        for member, offset, checksum in zip(
-            layout.members, layout.offsets, place.checksums, strict=True
-        ):
-            path, _, stamp, is_dir = member
-            mode = safe_mode(stamp.mode, is_dir=is_dir)
-            mtime_ns = stamp.mtime_ns if rules.keep_mtimes and not is_dir else 0
-            size = 0 if is_dir else stamp.size
-            yield PackedMember(
-                BundleMember(path, is_dir, size, mode, mtime_ns, start + offset), checksum
-            )
+        start = start_of(place)
+        members += place.layout.members
+        offsets += [start + offset for offset in place.layout.offsets]
+        checksums += place.checksums
+    return PackedMembers(member_columns(members, rules), offsets, checksums)

@@ -23,7 +23,7 @@ class Place:
     layout: EntryLayout
     start: int | None
     space: memoryview
-    checksums: tuple[int, ...] = ()
+    checksums: Sequence[int] = ()
 
 
 def close_ranks(places: Sequence[Place], target: memoryview, *, in_target: bool) -> None:

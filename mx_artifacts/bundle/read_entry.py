@@ -58,12 +58,13 @@ class Reading:
         """Its files and directories."""
         return self.place.layout.members
 
-    def contents(self) -> Iterator[tuple[SourceMember, int]]:
-        """Yield its files, and where in the space the content of each begins."""
+    def contents(self) -> Iterator[tuple[str, int, int]]:
+        """Yield what is read for each file, where in the space it begins and how long it is."""
         layout, start = self.place.layout, self.start
         for member, offset in zip(layout.members, layout.offsets, strict=True):
-            if not member.is_dir:
-                yield member, start + offset
+            _, source, stamp, is_dir = member
+            if not is_dir:
+                yield source, start + offset, stamp.size
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,8 +181,8 @@ class EntryReader:
     def _fill_all(self, readings: Sequence[Reading], space: memoryview, written: Written) -> None:
         """As `_fill`; raises OSError or ShortFileError for the first file that cannot be read."""
         contents = [content for reading in readings for content in reading.contents()]
-        small = [(m.source, at, m.stamp.size) for m, at in contents if m.stamp.size <= _BLOCK_BYTES]
-        large = [(m.source, at, m.stamp.size) for m, at in contents if m.stamp.size > _BLOCK_BYTES]
+        small = [content for content in contents if content[2] <= _BLOCK_BYTES]
+        large = [content for content in contents if content[2] > _BLOCK_BYTES]
         checksums: dict[int, int] = {}  # by where the content begins
         root = os.open(self.root, DIRECTORY_FLAGS)
         try:
@@ -197,10 +198,7 @@ class EntryReader:
             layout, place = reading.place.layout, reading.place
             for header, offset in zip(layout.headers, layout.offsets, strict=True):
                 place.space[offset - len(header) : offset] = header
-            place.checksums = tuple(
-                0 if member.is_dir else checksums[reading.start + offset]
-                for member, offset in zip(layout.members, layout.offsets, strict=True)
-            )
+            place.checksums = [checksums.get(reading.start + at, 0) for at in layout.offsets]
 
     def _check_stamps(self, readings: Sequence[Reading], failed: dict[str, EntryError]) -> None:
         """Check that all members are still what they were when they were listed.

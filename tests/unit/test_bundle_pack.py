@@ -248,8 +248,10 @@ def test_checksums_and_offsets_are_those_of_the_bundle(tmp_path: Path) -> None:
     rules = PackRules(entry_of=first_parts(1), fault_of=fault_of, keep_mtimes=True)
     packed = pack_tree(root, rules, Buffer, clock=SETTLED)
     view = packed.memory.view
-    assert [each.member for each in packed.members] == scan_bundle(view)
-    for each in packed.members:
-        start = each.member.offset
-        assert each.checksum == crc32c(view[start : start + each.member.size])
+    members = packed.members
+    found = scan_bundle(view)
+    rows = zip(*members.columns.columns(), members.offsets, strict=True)
+    assert list(map(BundleMember._make, rows)) == found
+    contents = [view[member.offset : member.offset + member.size] for member in found]
+    assert members.checksums == list(map(crc32c, contents))
     assert [skip.path for skip in packed.report.skipped] == ["a"]
