@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Iterable, Iterator
+from operator import length_hint
 from typing import TypeVar
 
 T = TypeVar("T")
@@ -52,7 +53,7 @@ def for_each(items: Iterable[T], work: Callable[[T], object], name: str) -> None
 
     helpers = [
         threading.Thread(target=run, name=f"{name}-{number}", daemon=True)
-        for number in range(1, thread_count())
+        for number in range(1, min(thread_count(), length_hint(items, MAX_THREADS)))
     ]
     for helper in helpers:
         helper.start()

@@ -7,16 +7,20 @@ import os
 from array import array
 from collections.abc import Sequence
 from ctypes import CDLL
+from functools import partial
 from itertools import accumulate, pairwise
 from typing import NamedTuple
 
 from mx_artifacts.bulk.library import bytes_of, column_of, library, names_of
 from mx_artifacts.bulk.status import DIRECTORY_FLAGS, Stamp, stamp_columns
 
-_ROWS = 4096
+_ROWS = 1024
 _NAMES_BYTES = 64 * _ROWS
 """Room for the names of a few hundred directories of caches; where it does not suffice,
 the next try has more."""
+
+
+_stamp = partial(tuple.__new__, Stamp)  # `_make` is not done in C
 
 
 class Listing(NamedTuple):
@@ -73,7 +77,7 @@ def _list_some(compiled: CDLL, above: int, paths: Sequence[str], room: int) -> l
     del counts[done:]
     total = sum(count for count in counts if count > 0)
     columns = (found[start : start + total] for start in range(0, len(found), rows))
-    stamps = list(map(Stamp._make, zip(*columns, strict=True)))
+    stamps = list(map(_stamp, zip(*columns, strict=True)))
     texts = os.fsdecode(bytes(names.rstrip(b"\0"))).split("\0")[:total]
     starts = accumulate((max(0, count) for count in counts), initial=0)
     return [
@@ -86,9 +90,7 @@ def _list(root: str, path: str) -> Listing:
     place = f"{root}/{path}"
     try:
         names = os.listdir(place)
-        return Listing(
-            names, list(map(Stamp._make, zip(*stamp_columns(place, names), strict=True)))
-        )
+        return Listing(names, list(map(_stamp, zip(*stamp_columns(place, names), strict=True))))
     except OSError as error:
         return _unlisted(error)
 

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
+from mx_artifacts import collector
 from mx_artifacts.bundle.headers import END_OF_ARCHIVE
 from mx_artifacts.bundle.layout import EntryLayout, bundle_bytes, lay_out, lay_out_entry
 from mx_artifacts.bundle.memory import BundleMemory
@@ -74,14 +75,16 @@ def pack_tree(
     """
     listed_at = clock.now()
     absent = optional and not root.exists()
-    tree = SourceTree((), ()) if absent else scan_tree(root, rules)
+    with collector.paused():
+        tree = SourceTree((), ()) if absent else scan_tree(root, rules)
     resolved = "" if absent else resolve_root(root)
     reader = EntryReader(resolved, rules, MIN_AGE_SECONDS, clock.now)
     former = None
     if previous is not None and (previous.root, previous.rules) == (resolved, rules):
         former = previous
     packer = _Packer(reader, clock, tree.skipped, former)
-    layouts = lay_out(tree, rules, packer.known_layouts)
+    with collector.paused():
+        layouts = lay_out(tree, rules, packer.known_layouts)
     memory = allocate(bundle_bytes(layouts))
     try:
         packer.read_all(layouts, memory, listed_at)
@@ -225,6 +228,7 @@ class _Packer:
         if seconds > 0:
             self._clock.sleep(seconds)
 
+    @collector.paused()
     def finish(self, memory: M, allocate: Callable[[int], M]) -> PackedTree[M]:
         """Bring what was read into one piece, in `memory` or where that is too small in another."""
         places = sorted(self._read.values(), key=lambda place: self._order[place.layout.entry])

@@ -139,11 +139,11 @@ class EntryReader:
     def _judge(self, reading: Reading) -> tuple[str | None, float]:
         """Return what its kind has against an entry, and for how long that did not change [s]."""
         space = reading.place.space
-        files = {
-            member.path: EntryFile(member.stamp.size, member.stamp.mtime_ns, offset)
-            for member, offset in zip(reading.members, reading.place.layout.offsets, strict=True)
-            if not member.is_dir
-        }
+        files = {}
+        for member, offset in zip(reading.members, reading.place.layout.offsets, strict=True):
+            path, _, stamp, is_dir = member
+            if not is_dir:
+                files[path] = EntryFile(stamp.size, stamp.mtime_ns, offset)
 
         def content(path: str, count: int, offset: int) -> bytes:
             return bytes(space[offset : offset + count])

@@ -9,7 +9,7 @@ import stat
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fnmatch import translate
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -18,9 +18,10 @@ from mx_artifacts.bulk.status import Stamp
 from mx_artifacts.bundle.names import MAX_PART_BYTES, all_ordinary, fold, path_fault, printable
 from mx_artifacts.bundle.rules import PackRules
 from mx_artifacts.errors import NothingToPublishError
+from mx_artifacts.threads import for_each
 
-_LISTED_AT_ONCE = 256
-"""Directories, whose names and stamps are held until they have been looked at."""
+_LISTED_AT_ONCE = 64
+"""Directories: while one thread looks at what they hold, another one lists more."""
 _PLAIN = frozenset((stat.S_IFREG, stat.S_IFDIR))
 _BEHIND_ALL_NAMES = chr(0x10FFFF) * (MAX_PART_BYTES // 4 + 1)
 """The greatest character, which has 4 bytes, more often than it goes into a name."""
@@ -37,6 +38,9 @@ class SourceMember(NamedTuple):
     source: str
     stamp: Stamp
     is_dir: bool
+
+
+_member = partial(tuple.__new__, SourceMember)  # `_make` is not done in C
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,11 +147,14 @@ class _Walk:
         level = [path]
         while level:
             below: list[str] = []
-            for start in range(0, len(level), _LISTED_AT_ONCE):
-                some = level[start : start + _LISTED_AT_ONCE]
+
+            def look_into(some: Sequence[str], below: list[str] = below) -> None:
                 listings = list_directories(self._root, [here or "." for here in some])
                 for here, listing in zip(some, listings, strict=True):
                     below += self._look_at_all(here, listing)
+
+            starts = range(0, len(level), _LISTED_AT_ONCE)
+            for_each([level[at : at + _LISTED_AT_ONCE] for at in starts], look_into, "mx-scan")
             level = below
 
     def _look_at_all(self, here: str, listing: Listing) -> list[str]:
@@ -160,7 +167,7 @@ class _Walk:
         kinds = [stat.S_IFMT(stamp.mode) for stamp in stamps]
         if _PLAIN.issuperset(kinds) and self._is_plain(names, paths):
             are_dirs = [kind == stat.S_IFDIR for kind in kinds]
-            self._members += map(SourceMember, paths, paths, stamps, are_dirs)
+            self._members += list(map(_member, zip(paths, paths, stamps, are_dirs, strict=True)))
             return [path for path, is_dir in zip(paths, are_dirs, strict=True) if is_dir]
         # Twins are rare, so it is only then that each name is compared with those before it.
         twins: dict[str, str] | None = {} if len(set(map(fold, names))) < len(names) else None

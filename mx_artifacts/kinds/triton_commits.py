@@ -29,10 +29,12 @@ _UNCOMMITTED = "it has no group file, so its compiler has not committed it"
 
 def key_directories(entry: EntryView) -> list[str]:
     """Return the directories of an entry that are, or hold what is in, Triton key directories."""
-    found = set()
+    found: set[str] = set()
     for path in entry.files:
         directory, _, name = path.rpartition("/")
-        if is_key_directory(directory.rpartition("/")[2]) or name.startswith(GROUP_PREFIX):
+        if directory not in found and (
+            name.startswith(GROUP_PREFIX) or is_key_directory(directory.rpartition("/")[2])
+        ):
             found.add(directory)
     return sorted(found)
 
@@ -55,9 +57,10 @@ def key_directory_fault(
         if fault is not None:
             return fault
     for name in names:
-        fault = json_fault(entry, f"{directory}/{name}") if name.endswith(".json") else None
-        if fault is not None:
-            return fault + _BREAKS_HITS
+        if name.endswith(".json") and name not in groups:  # which have been read
+            fault = json_fault(entry, f"{directory}/{name}")
+            if fault is not None:
+                return fault + _BREAKS_HITS
     return None
 
 
