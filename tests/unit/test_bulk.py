@@ -292,16 +292,16 @@ def read(directory: int, space: bytearray, *parts: tuple[str, int, int]) -> list
 
 
 def test_the_first_bytes_of_files_come_where_they_shall(tmp_path: Path, directory: int) -> None:
-    content = os.urandom(300)
+    content = os.urandom(40_000)  # checksums are made of three streams of 4 KiB, and the rest
     (tmp_path / SURROGATE).write_bytes(content)
     (tmp_path / "empty").touch()
     (tmp_path / "directory").mkdir()
-    for length in (0, 1, 7, 8, 9, 15, 16, 100, 299, 300):
+    for length in (0, 1, 7, 8, 9, 15, 16, 100, 12_287, 12_288, 12_289, 36_999, 40_000):
         for offset in range(9):
-            space = bytearray(b"." * 320)
-            wanted = [("empty", 0, 0), (SURROGATE, offset, length), ("directory", 320, 0)]
+            space = bytearray(b"." * 40_020)
+            wanted = [("empty", 0, 0), (SURROGATE, offset, length), ("directory", 40_020, 0)]
             assert read(directory, space, *wanted) == [0, crc32c(content[:length]), 0]
-            expected = content[:length].rjust(offset + length, b".").ljust(320, b".")
+            expected = content[:length].rjust(offset + length, b".").ljust(40_020, b".")
             assert space == expected
     assert read(directory, bytearray(), ("empty", 0, 0)) == [0]
     assert list(read_files(directory, [], memoryview(b""), array("q"), array("q"))) == []

@@ -204,3 +204,14 @@ def test_an_unreadable_directory_takes_its_entry_with_it(
     tree = scan_tree(tmp_path, PackRules(entry_of=first_parts(1)))
     assert paths(tree) == ["good", "good/x"]
     assert reasons(tree) == {"bad": "bad/closed: cannot be listed (Permission denied)"}
+
+
+def test_of_several_faults_of_an_entry_that_in_the_last_directory_is_told(tmp_path: Path) -> None:
+    odd = {"odd\1": b""}
+    write_tree(tmp_path, {"e": {"a": odd, "b": {"c": odd, "K": b"", "k": b""}, **odd}, "f": odd})
+    tree = scan_tree(tmp_path, PackRules(entry_of=first_parts(1)))
+    control = "name holds a NUL or another control character"
+    assert reasons(tree) == {"e": f"e/odd\\x01: {control}", "f": f"f/odd\\x01: {control}"}
+    (tmp_path / "e" / "odd\1").unlink()
+    tree = scan_tree(tmp_path, PackRules(entry_of=first_parts(1)))
+    assert reasons(tree)["e"] == "e/b/k: differs from 'K' only by case or Unicode form"

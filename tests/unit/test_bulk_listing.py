@@ -1,0 +1,73 @@
+"""Directories listed in one call: what os.listdir and os.lstat say of each."""
+
+from __future__ import annotations
+
+import errno
+import os
+from pathlib import Path
+
+import pytest
+
+from mx_artifacts.bulk.listing import Listing, list_directories
+from mx_artifacts.bulk.status import Stamp
+from tests.support.trees import write_tree
+
+pytestmark = pytest.mark.usefixtures("each_bulk")
+
+
+def found(listing: Listing) -> dict[str, Stamp]:
+    return dict(zip(listing.names, listing.stamps, strict=True))
+
+
+def expected(directory: Path) -> dict[str, Stamp]:
+    return {path.name: Stamp.of(path.lstat()) for path in directory.iterdir()}
+
+
+def test_names_and_stamps_are_those_of_the_system(tmp_path: Path) -> None:
+    write_tree(tmp_path, {"a": {"x": b"1", ".y": b"", "größe": b"2" * 9}, "b": {}, "c": {"d": {}}})
+    (tmp_path / "a" / "link").symlink_to("nowhere")
+    (tmp_path / "to b").symlink_to("a")
+    os.mkfifo(tmp_path / "c" / "fifo")
+    (tmp_path / "a" / os.fsdecode(b"not UTF-8 \xff")).touch()
+    os.utime(tmp_path / "a" / "x", ns=(1, -1))
+    paths = [".", "a", "b", "c", "to b", "c/d"]
+    listings = list_directories(os.fspath(tmp_path), paths)
+    assert [listing.error for listing in listings] == [0] * len(paths)
+    for path, listing in zip(paths, listings, strict=True):
+        assert found(listing) == expected(tmp_path / path)
+
+
+def test_what_cannot_be_listed_says_why_and_spoils_no_other(tmp_path: Path) -> None:
+    write_tree(tmp_path, {"a": {"x": b"1"}, "file": b"", "z": {"y": b"2"}})
+    listings = list_directories(os.fspath(tmp_path), ["a", "gone", "file", "z"])
+    assert [listing.error for listing in listings] == [0, errno.ENOENT, errno.ENOTDIR, 0]
+    assert found(listings[3]) == expected(tmp_path / "z")
+    gone = list_directories(os.fspath(tmp_path / "gone"), [".", "a"])
+    assert gone == [Listing((), (), errno.ENOENT)] * 2
+    assert list_directories(os.fspath(tmp_path), []) == []
+
+
+def test_directories_of_any_size_come_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("mx_artifacts.bulk.listing._ROWS", 3)
+    monkeypatch.setattr("mx_artifacts.bulk.listing._NAMES_BYTES", 40)
+    sizes = [0, 1, 3, 4, 50, 0, 2, 2, 2]
+    paths = [f"d{number}" for number in range(len(sizes))]
+    for path, size in zip(paths, sizes, strict=True):
+        write_tree(tmp_path / path, {f"{'n' * number}-": b"" for number in range(size)})
+    listings = list_directories(os.fspath(tmp_path), paths)
+    assert [found(each) for each in listings] == [expected(tmp_path / path) for path in paths]
+
+
+def test_a_time_that_no_column_holds_is_told_all_the_same(tmp_path: Path) -> None:
+    write_tree(tmp_path, {"a": {"x": b""}, "b": {"y": b""}})
+    late_ns = 2**63 + 5
+    try:
+        os.utime(tmp_path / "a" / "x", ns=(0, late_ns))
+    except OverflowError:
+        pytest.skip("this Python sets no such time")
+    if (tmp_path / "a" / "x").stat().st_mtime_ns != late_ns:
+        pytest.skip("this file system keeps no such time")
+    listings = list_directories(os.fspath(tmp_path), ["a", "b"])
+    assert [found(each) for each in listings] == [expected(tmp_path / path) for path in "ab"]
