@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from ctypes import memmove
 from dataclasses import dataclass
 
+from mx_artifacts.bulk.library import bytes_of
 from mx_artifacts.bundle.layout import EntryLayout
 from mx_artifacts.bundle.memory import BundleMemory
 
-_COPIED_BYTES = 1 << 20
-"""At once: that takes up to a millisecond, in which no other thread of Python runs."""
 _BATCH_ENTRIES = 64
 _BATCH_BYTES = 8 << 20
 """A batch takes each thread a few milliseconds, most of them outside the interpreter; what else is
@@ -50,11 +50,11 @@ def close_ranks(places: Sequence[Place], target: memoryview, *, in_target: bool)
 
 
 def copy(memory: BundleMemory, start: int, target: memoryview) -> None:
-    """Fill `target` with the bytes of a bundle from `start` on."""
-    for offset in range(0, len(target), _COPIED_BYTES):
-        part = target[offset : offset + _COPIED_BYTES]
-        begin = start + offset
-        part[:] = memory.view[begin : begin + len(part)]
+    """Fill `target` with the bytes of a bundle from `start` on, while other threads run."""
+    source = memory.view[start : start + len(target)]
+    if len(source) != len(target):
+        raise ValueError(f"no bundle has {len(target)} bytes from {start} on")
+    memmove(bytes_of(target), bytes_of(source), len(target))
     memory.written(start, len(target))  # reading may have brought it back into memory
 
 

@@ -29,7 +29,7 @@ RULES = PackRules(entry_of=first_parts(1))
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
-    """Three entries of a few files, one with more than is copied at once."""
+    """Three entries of a few files, one of them large."""
     large = os.urandom((1 << 20) + 77)
     return write_tree(
         tmp_path / "root",
