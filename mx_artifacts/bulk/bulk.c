@@ -22,7 +22,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#define VERSION 3 /* of these functions' arguments; library.py has the same */
+#define VERSION 4 /* of these functions' arguments; library.py has the same */
 #define SHORT 0    /* a file has fewer bytes than were asked for */
 #define OUTSIDE -1 /* the part of the buffer that is stated does not lie in it */
 

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import errno
 import os
-import re
 import stat
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from fnmatch import translate
-from functools import lru_cache, partial
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
 from mx_artifacts.bulk.listing import Listing, list_directories
 from mx_artifacts.bulk.status import Stamp
+from mx_artifacts.bundle.excludes import excludes
 from mx_artifacts.bundle.names import MAX_PART_BYTES, all_ordinary, fold, path_fault, printable
 from mx_artifacts.bundle.rules import PackRules
 from mx_artifacts.errors import NothingToPublishError
@@ -116,7 +115,7 @@ class _Walk:
     def __init__(self, root: str, rules: PackRules) -> None:
         self._root = root
         self._entry_of = rules.entry_of
-        self._exclude = _excludes(rules.exclude)
+        self._exclude = excludes(rules.exclude)
         self._members: list[SourceMember] = []
         self._skipped: list[Skipped] = []
         self._spoiled: list[_Spoiled] = []
@@ -277,48 +276,3 @@ class _Walk:
 def _latest_directory_first(fault: _Spoiled) -> tuple[str, ...]:
     """Return what sorts faults: a directory behind all that it holds, the root last."""
     return (*(fault.directory.split("/") if fault.directory else ()), _BEHIND_ALL_NAMES)
-
-
-class _Patterns:
-    """fnmatch patterns, most of the time of none of which a text is."""
-
-    def __init__(self, patterns: Sequence[str]) -> None:
-        self._each = [(pattern, re.compile(translate(pattern))) for pattern in patterns]
-        self._any = re.compile("|".join(map(translate, patterns)))
-
-    def find(self, text: str) -> str | None:
-        """Return the first pattern that `text` fits."""
-        if not self._each or self._any.match(text) is None:
-            return None
-        return next(pattern for pattern, expression in self._each if expression.match(text))
-
-    def find_any(self, texts: Iterable[str]) -> bool:
-        """Tell whether one of `texts` fits a pattern."""
-        return bool(self._each) and any(map(self._any.match, texts))
-
-
-class _Excludes:
-    """Exclude patterns, as `PackRules.exclude` defines them."""
-
-    def __init__(self, patterns: Sequence[str]) -> None:
-        self._by_part = _Patterns([pattern for pattern in patterns if "/" not in pattern])
-        self._by_path = _Patterns([pattern for pattern in patterns if "/" in pattern])
-
-    def find_any(self, names: Iterable[str], paths: Iterable[str]) -> bool:
-        """Tell whether one of `paths`, which have `names` for their last parts, is excluded."""
-        return self._by_part.find_any(names) or self._by_path.find_any(paths)
-
-    def pattern_for(self, path: str, name: str) -> str | None:
-        """Return the pattern that excludes `path`, whose last part is `name`, itself, if any."""
-        return self._by_part.find(name) or self._by_path.find(path)
-
-    def covers(self, path: str) -> bool:
-        """Tell whether `path` or a directory above it is excluded."""
-        parts = path.split("/")
-        prefixes = (("/".join(parts[: depth + 1]), part) for depth, part in enumerate(parts))
-        return any(self.pattern_for(prefix, part) is not None for prefix, part in prefixes)
-
-
-@lru_cache(maxsize=64)
-def _excludes(patterns: tuple[str, ...]) -> _Excludes:
-    return _Excludes(patterns)
