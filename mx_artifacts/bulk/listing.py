@@ -78,7 +78,8 @@ def _list_some(compiled: CDLL, above: int, paths: Sequence[str], room: int) -> l
     total = sum(count for count in counts if count > 0)
     columns = (found[start : start + total] for start in range(0, len(found), rows))
     stamps = list(map(_stamp, zip(*columns, strict=True)))
-    texts = os.fsdecode(bytes(names.rstrip(b"\0"))).split("\0")[:total]
+    end = names.find(b"\0\0")  # behind the last name there is nothing yet
+    texts = os.fsdecode(bytes(names[:end] if end >= 0 else names)).split("\0")[:total]
     starts = accumulate((max(0, count) for count in counts), initial=0)
     return [
         Listing(texts[start:end], stamps[start:end], max(0, -count))

@@ -149,22 +149,32 @@ class _Walk:
 
             def look_into(some: Sequence[str], below: list[str] = below) -> None:
                 listings = list_directories(self._root, [here or "." for here in some])
-                for here, listing in zip(some, listings, strict=True):
-                    below += self._look_at_all(here, listing)
+                held = [
+                    [f"{here}/{name}" for name in listing.names] if here else list(listing.names)
+                    for here, listing in zip(some, listings, strict=True)
+                ]
+                ordinary = all_ordinary([path for paths in held for path in paths])
+                for here, listing, paths in zip(some, listings, held, strict=True):
+                    below += self._look_at_all(here, listing, paths, ordinary)
 
             starts = range(0, len(level), _LISTED_AT_ONCE)
             for_each([level[at : at + _LISTED_AT_ONCE] for at in starts], look_into, "mx-scan")
             level = below
 
-    def _look_at_all(self, here: str, listing: Listing) -> list[str]:
-        """Take in what the directory `here` holds; return the directories to descend into."""
+    def _look_at_all(
+        self, here: str, listing: Listing, paths: Sequence[str], ordinary: bool
+    ) -> list[str]:
+        """Take in what the directory `here` holds; return the directories to descend into.
+
+        `ordinary`: whether the `paths` in it are known to be.
+        """
         names, stamps, error = listing
         if error:
             self._unlisted(here, error)
             return []
-        paths = [f"{here}/{name}" for name in names] if here else list(names)
         kinds = [stat.S_IFMT(stamp.mode) for stamp in stamps]
-        if _PLAIN.issuperset(kinds) and self._is_plain(names, paths):
+        ordinary = _PLAIN.issuperset(kinds) and (ordinary or all_ordinary(paths))
+        if ordinary and self._go_in(names, paths):
             are_dirs = [kind == stat.S_IFDIR for kind in kinds]
             self._members += list(map(_member, zip(paths, paths, stamps, are_dirs, strict=True)))
             return [path for path, is_dir in zip(paths, are_dirs, strict=True) if is_dir]
@@ -173,13 +183,10 @@ class _Walk:
         each = sorted(zip(names, paths, stamps, strict=True))
         return [path for name, path, stamp in each if self.look(path, name, stamp, twins)]
 
-    def _is_plain(self, names: Sequence[str], paths: Sequence[str]) -> bool:
-        """Tell, at once, whether all names of a directory go in as they are."""
-        return (
-            all_ordinary(paths)
-            and len(set("\0".join(names).lower().split("\0"))) == len(names)
-            and not self._exclude.find_any(names, paths)
-        )
+    def _go_in(self, names: Sequence[str], paths: Sequence[str]) -> bool:
+        """Tell, at once, whether all files and directories with these ordinary paths go in."""
+        keys = set("\0".join(names).lower().split("\0")) if names else set()
+        return len(keys) == len(names) and not self._exclude.find_any(names, paths)
 
     def _unlisted(self, here: str, error: int) -> None:
         if error == errno.ENOENT:
