@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from collections.abc import Sequence
 
 MAX_PATH_BYTES = 4096
 """Linux's PATH_MAX."""
@@ -43,6 +44,13 @@ def path_fault(path: str) -> str | None:
         if len(part) > MAX_PART_BYTES // 4 and len(part.encode()) > MAX_PART_BYTES:
             return f"name is longer than {MAX_PART_BYTES} bytes"
     return None
+
+
+def all_ordinary(paths: Sequence[str]) -> bool:
+    """Tell whether each path is one that `path_fault` knows to be good at first sight."""
+    return max(map(len, paths), default=0) <= MAX_PART_BYTES and all(
+        map(_ORDINARY.fullmatch, paths)
+    )
 
 
 def fold(name: str) -> str:
