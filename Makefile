@@ -69,7 +69,7 @@ docs: $(DEV_READY)  ## Generate the pages of docs/operations/
 
 clean:  ## Remove environments and everything that was generated outside git
 	rm -rf .venv .venvs build dist .mypy_cache .ruff_cache .hypothesis .import_linter_cache
-	rm -rf .coverage *.egg-info cli/*.egg-info mx_artifacts/bulk/*.so
+	rm -rf .coverage *.egg-info cli/*.egg-info mx_artifacts/bulk/*.so.1
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # --- set-up: a stamp stands only for a set-up that went through -----------------------------------

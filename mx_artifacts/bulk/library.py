@@ -6,7 +6,6 @@ bundles and no installs.
 
 from __future__ import annotations
 
-import importlib.machinery
 import os
 from array import array
 from collections.abc import Callable, Sequence
@@ -76,7 +75,7 @@ def _load() -> CDLL:
 
 
 def _place() -> Path:
-    return Path(__file__).with_name(f"_bulk{importlib.machinery.EXTENSION_SUFFIXES[0]}")
+    return Path(__file__).with_name("libbulk.so.1")  # as setup.py names it
 
 
 def names_of(paths: Sequence[str], encode: Callable[[str], bytes] = os.fsencode) -> bytes:

@@ -7,6 +7,7 @@ import math
 import os
 from array import array
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 from mx_artifacts.bulk.read import ShortFileError, read_files
@@ -100,6 +101,7 @@ class EntryReader:
         judged = [(reading, *self._judge(reading)) for reading in filled if _has_files(reading)]
         # Last, so that nothing can have been written under a lock that was found free.
         self._check_stamps([reading for reading, _, _ in judged], failed)
+        self._check_places([reading for reading in filled if not _has_files(reading)], failed)
         for reading, fault, age_seconds in judged:
             if fault is None or reading.entry in failed:
                 continue
@@ -219,6 +221,22 @@ class EntryReader:
             changed = [m for m in reading.members if (m, m.stamp) not in here]
             if changed:  # a file tells more than the directory that it is in
                 failed[reading.entry] = self._change(reading, min(changed, key=_is_dir))
+
+    def _check_places(self, readings: Sequence[Reading], failed: dict[str, EntryError]) -> None:
+        """Check that entries without files are the same directories that were listed.
+
+        One that was moved away before it was looked into looked empty, and another may stand in its
+        place. Their times tell nothing: locks and the like, which are left out, come and go there.
+        """
+        members = [member for reading in readings for member in reading.members]
+        now: dict[SourceMember, tuple[int, int]] = {}
+        with suppress(OSError):  # the root is gone, and they with it
+            found = stamp_columns(self.root, [member.source for member in members])
+            now.update(zip(members, zip(found.devices, found.inodes, strict=True), strict=True))
+        for reading in readings:
+            moved = [m for m in reading.members if now.get(m) != (m.stamp.device, m.stamp.inode)]
+            if moved:
+                failed[reading.entry] = self._change(reading, moved[0])
 
     def _change(self, reading: Reading, member: SourceMember) -> EntryError:
         """Say what became of a member that was found changed."""

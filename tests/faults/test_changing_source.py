@@ -7,14 +7,17 @@ import random
 import shutil
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from mx_artifacts import threads
+from mx_artifacts.bulk.listing import Listing
 from mx_artifacts.bundle import pack as packing
+from mx_artifacts.bundle import read_entry, tree
 from mx_artifacts.bundle.pack import MIN_AGE_SECONDS
 from mx_artifacts.bundle.packed import PackReport
 from mx_artifacts.bundle.rules import PackRules, first_parts
@@ -54,18 +57,18 @@ class SkippingClock(SystemClock):
 
 
 class OnRead:
-    """Calls `mutate` before each of the first `times` reads of a packer."""
+    """Calls `mutate` before each of the first `times` times that a packer reads files."""
 
     def __init__(self, mutate: Callable[[], object], times: int = 1_000_000) -> None:
         self._mutate = mutate
         self._times = times
-        self._readv = os.readv
+        self._read_files = read_entry.read_files
 
-    def __call__(self, descriptor: int, buffers: list[memoryview]) -> int:
+    def __call__(self, *arguments: Any) -> Sequence[int]:
         if self._times:
             self._times -= 1
             self._mutate()
-        return self._readv(descriptor, buffers)
+        return self._read_files(*arguments)
 
 
 def append(path: Path) -> None:
@@ -96,7 +99,7 @@ def test_a_file_that_changes_once_is_packed_at_the_second_try(
         write_tree(root, {"k": {"a": b"new a", "b": b"new b", "c": b"new c"}})
 
     pack(tmp_path)  # so that nothing is fresh any more
-    monkeypatch.setattr(os, "readv", OnRead(recompile, times=1))
+    monkeypatch.setattr(read_entry, "read_files", OnRead(recompile, times=1))
     report = pack(tmp_path)
     assert report.skipped == ()
     assert report.file_count == 4
@@ -123,7 +126,7 @@ def test_a_file_that_keeps_changing_is_left_out_with_its_entry(
         "later": {"y": b"y"},
     }
     root = write_tree(tmp_path / "root", tree)
-    monkeypatch.setattr(os, "readv", OnRead(lambda: mutate(root / "busy" / "log")))
+    monkeypatch.setattr(read_entry, "read_files", OnRead(lambda: mutate(root / "busy" / "log")))
     report = pack(tmp_path, PackRules(exclude=("tmp.*",), entry_of=first_parts(1)))
     assert set(reasons(report)) == {"busy"}
     assert "busy/" in reasons(report)["busy"]
@@ -140,7 +143,7 @@ def test_a_file_that_keeps_changing_is_left_out_with_its_entry(
 def test_a_growing_log_costs_only_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     root = write_tree(tmp_path / "root", {"a": b"a", "jit.log": b"line\n", "z": b"z"})
 
-    monkeypatch.setattr(os, "readv", OnRead(lambda: append(root / "jit.log")))
+    monkeypatch.setattr(read_entry, "read_files", OnRead(lambda: append(root / "jit.log")))
     report = pack(tmp_path, PackRules())
     assert set(reasons(report)) == {"jit.log"}
     assert unpacked(tmp_path / "b.tar") == {"a": b"a", "z": b"z"}
@@ -158,7 +161,7 @@ def test_vanished_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
         (root / "gone").rmdir()
 
     pack(tmp_path)
-    monkeypatch.setattr(os, "readv", OnRead(evict, times=1))
+    monkeypatch.setattr(read_entry, "read_files", OnRead(evict, times=1))
     report = pack(tmp_path)
     assert reasons(report) == {"gone": "vanished while packed"}
     assert unpacked(tmp_path / "b.tar") == {
@@ -183,7 +186,7 @@ def test_a_file_that_becomes_something_else(
         (root / "d").mkdir()
 
     pack(tmp_path, PackRules())
-    monkeypatch.setattr(os, "readv", OnRead(swap, times=1))
+    monkeypatch.setattr(read_entry, "read_files", OnRead(swap, times=1))
     report = pack(tmp_path, PackRules())
     assert reasons(report) == {
         "b": "link out of the cache root",
@@ -196,7 +199,7 @@ def test_a_cache_that_never_settles_is_not_published(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     root = write_tree(tmp_path / "root", {"a": b"1"})
-    monkeypatch.setattr(os, "readv", OnRead(lambda: (root / "a").write_bytes(b"2")))
+    monkeypatch.setattr(read_entry, "read_files", OnRead(lambda: (root / "a").write_bytes(b"2")))
     with pytest.raises(SourceChangedError, match="nothing to publish") as caught:
         pack(tmp_path)
     assert caught.value.retryable
@@ -213,7 +216,7 @@ def test_waiting_for_many_busy_entries_is_bounded(
         for i in range(30):
             os.utime(root / f"k{i}" / "x")
 
-    monkeypatch.setattr(os, "readv", OnRead(touch_all))
+    monkeypatch.setattr(read_entry, "read_files", OnRead(touch_all))
     report = pack_to_file(root, tmp_path / "b.tar", BY_DIRECTORY, clock=clock)
     assert len(report.skipped) + report.file_count == 31
     assert len(report.skipped) > 20
@@ -329,7 +332,7 @@ def test_pairs_rewritten_at_every_step_are_consistent_or_left_out(
             stamp += 1
             write_tree(root / f"k{order.randrange(6)}", stamped(stamp))
 
-    monkeypatch.setattr(os, "readv", OnRead(rewrite_some, times=40))
+    monkeypatch.setattr(read_entry, "read_files", OnRead(rewrite_some, times=40))
     bundle = tmp_path / "b.tar"
     report = pack_to_file(root, bundle, BY_DIRECTORY)
     assert check_stamps(bundle) + len(report.skipped) == 8
@@ -403,3 +406,39 @@ def test_pairs_that_another_thread_rewrites_in_place_are_as_they_were_at_one_mom
             assert {"k4", "k5"} <= set(entries)
             pairs = {(found[f"{e}/kernel.cubin"], found[f"{e}/kernel.json"]) for e in entries}
             assert pairs <= set(moments(written))
+
+
+def test_a_directory_that_another_takes_the_place_of_is_not_taken_for_an_empty_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was moved away between being listed and being looked into, as a compiler does."""
+    root = write_tree(tmp_path / "root", {"k0": stamped(0), "k1": stamped(0)})
+    list_directories, times = tree.list_directories, 0
+
+    def after_a_move(place: str, paths: Sequence[str]) -> list[Listing]:
+        nonlocal times
+        times += 1
+        if times == 2:
+            (root / "k0").rename(root / "tmp.old")
+        found = list_directories(place, paths)
+        if times == 2:
+            write_tree(root / "tmp.new", stamped(1))
+            (root / "tmp.new").rename(root / "k0")
+        return found
+
+    monkeypatch.setattr(tree, "list_directories", after_a_move)
+    rules = PackRules(exclude=("tmp.*",), entry_of=first_parts(1))
+    report = pack_to_file(root, tmp_path / "b.tar", rules)
+    assert report.skipped == ()
+    assert check_stamps(tmp_path / "b.tar") == 2
+
+
+def test_an_empty_directory_may_be_busy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    root = write_tree(tmp_path / "root", {"k0": stamped(0), "locks": {}})
+    monkeypatch.setattr(
+        read_entry, "read_files", OnRead(lambda: (root / "locks" / "x.lock").touch())
+    )
+    rules = PackRules(exclude=("*.lock",), entry_of=first_parts(1))
+    report = pack_to_file(root, tmp_path / "b.tar", rules)
+    assert [skip.path for skip in report.skipped if skip.path == "locks"] == []
+    assert report.paths == ("k0", "k0/kernel.cubin", "k0/kernel.json", "locks")
