@@ -109,6 +109,12 @@ def setting_option(setting: Setting[Any], flag: str) -> Decorator:
     return click.option(flag, cls=SettingOption, setting=setting)
 
 
+def is_given(name: str) -> bool:
+    """Tell whether the command line has the option whose parameter is `name`."""
+    source = click.get_current_context().get_parameter_source(name)
+    return source is click.core.ParameterSource.COMMANDLINE
+
+
 def parsed_option(
     flag: str,
     parse: Callable[[str], T],

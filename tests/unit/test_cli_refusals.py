@@ -30,6 +30,14 @@ def _run(capsys: pytest.CaptureFixture[str]) -> RunCli:
     return runner(capsys)
 
 
+@pytest.mark.parametrize("options", [("--host", "h"), ("--port", "7"), ("--port", "0", "--host=h")])
+def test_an_address_without_a_seed(options: tuple[str, ...], run: RunCli) -> None:
+    ended = run(*FETCH, "--model", "m", *options, "--format", "json")
+    assert ended.code == 2
+    assert "without --seed" in ended.error["message"]
+    assert all(each.partition("=")[0] in ended.error["message"] for each in options[::2])
+
+
 @pytest.mark.parametrize("verb", [PUBLISH, FETCH, WHY, LIST], ids=lambda verb: verb[0])
 @pytest.mark.parametrize("name", [NOT_UTF8, "a\x1b[2J", "a\nb", "x" * 1025, " "])
 def test_a_model_name(verb: tuple[str, ...], name: str, run: RunCli) -> None:

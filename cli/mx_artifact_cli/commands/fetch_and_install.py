@@ -21,7 +21,7 @@ from mx_artifact_cli.fetching import (
 )
 from mx_artifact_cli.group import group_options, group_wanted, warn_of_asymmetry
 from mx_artifact_cli.installed import no_use
-from mx_artifact_cli.options import Verb, parsed_option, setting_option
+from mx_artifact_cli.options import Verb, is_given, parsed_option, setting_option
 from mx_artifact_cli.output import Output, error_object
 from mx_artifact_cli.progress import progress
 from mx_artifact_cli.selection import ALL, Selected, identify, select_kinds, warn_of_unchecked
@@ -136,6 +136,12 @@ def command(
     """
     if seed and dry_run:
         raise ConfigurationError("--seed stands beside --dry-run, which fetches nothing to serve")
+    stray = [f"--{name}" for name in ("host", "port") if is_given(name)]
+    if stray and not seed:
+        raise ConfigurationError(
+            f"{' and '.join(stray)} without --seed: nothing is served that could be reached there",
+            hint="add --seed, or leave it out",
+        )
     if follow:
         _check_followable(fetching, dry_run=dry_run)
     selected = select_kinds(kind_names, stated_roots, stated)

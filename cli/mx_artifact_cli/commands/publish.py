@@ -12,7 +12,7 @@ import click
 from mx_artifact_cli import options
 from mx_artifact_cli.connect import open_client
 from mx_artifact_cli.network import host_towards
-from mx_artifact_cli.options import Verb, setting_option
+from mx_artifact_cli.options import Verb, is_given, setting_option
 from mx_artifact_cli.output import Output
 from mx_artifact_cli.pod import own_pod
 from mx_artifact_cli.progress import progress
@@ -137,7 +137,7 @@ def command(
             ArtifactPublisher(
                 client=client,
                 transport=transport,
-                settings=_settings(context, serving),
+                settings=_settings(serving),
                 events=events,
             )
         )
@@ -242,17 +242,16 @@ def _when_ready(
     return present
 
 
-def _settings(context: click.Context, serving: Mapping[str, Any]) -> PublisherSettings:
+def _settings(serving: Mapping[str, Any]) -> PublisherSettings:
     from mx_artifacts.artifacts.publish import ServingLimits
     from mx_artifacts.publisher import PublisherSettings
 
-    by_flag = context.get_parameter_source("port") is click.core.ParameterSource.COMMANDLINE
     return PublisherSettings(
         bundle_root=serving["bundle_root"],
         host=serving["host"],
         port=serving["port"],
         # A port that someone chose may be open in a firewall; another one would not be.
-        strict_port=by_flag or settings.WORKER_GRPC_PORT.stated() is not None,
+        strict_port=is_given("port") or settings.WORKER_GRPC_PORT.stated() is not None,
         worker_rank=serving["worker_rank"],
         node_rank=serving["node_rank"],
         chunk_size_bytes=serving["chunk_size"],
