@@ -13,10 +13,10 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from benchmarks.moved import GENERATED, Moved
 from benchmarks.network import UCX_OVER_TCP, Network, Place
-from benchmarks.node import KIND, STATED
 from benchmarks.processes import REPOSITORY, Node, clean_environment, node, timed
-from benchmarks.tree import GeneratedTree, TreesDifferError, check_equal
+from benchmarks.tree import Tree, TreesDifferError, check_equal
 
 RESIDENT_BYTES = 4 << 30
 """What a source may keep in memory: the most that the product takes by default."""
@@ -44,6 +44,7 @@ class Cluster:
         resources: contextlib.ExitStack,
         peer: Path | None,
         network: Network | None = None,
+        moved: Moved = GENERATED,
     ) -> None:
         """`place`: for their small files. `peer`: the Python of the reference's environment.
 
@@ -54,6 +55,7 @@ class Cluster:
         self._resources = resources
         self.peer_python = peer
         self.network = network
+        self._moved = moved
         self.server: str = self._start("central", network and network.router).ready["address"]
 
     def new_home(self) -> Path:
@@ -66,8 +68,8 @@ class Cluster:
         self, role: str, at: Place | None, *arguments: str, home: Path | None = None
     ) -> Node:
         home = home or self.new_home()
-        env = clean_environment(home)
-        program = [sys.executable, "-m", "benchmarks.node", role]
+        env = clean_environment(home, self._moved.variables)
+        program = [self._moved.python, "-m", "benchmarks.node", role]
         command = [*program, LOOPBACK, *arguments]
         if at is not None:
             command = at.enter([*program, at.address, *arguments])
@@ -77,19 +79,20 @@ class Cluster:
     def new_target(self, number: int = 0, home: Path | None = None) -> Node:
         """Start another target; in a network, on the link with that `number`, from 0."""
         at = self.network and self.network.nodes[1 + number]
-        return self._start("target", at, self.server, home=home)
+        return self._start("target", at, self.server, self._moved.as_argument(), home=home)
 
     @cached_property
     def source(self) -> Node:
         """The source."""
-        return self._start("source", self.network and self.network.nodes[0], self.server)
+        at = self.network and self.network.nodes[0]
+        return self._start("source", at, self.server, self._moved.as_argument())
 
     @cached_property
     def target(self) -> Node:
         """The target of those who need only one."""
         return self.new_target()
 
-    def publish(self, tree: GeneratedTree, *, resident_bytes: int = RESIDENT_BYTES) -> float:
+    def publish(self, tree: Tree, *, resident_bytes: int = RESIDENT_BYTES) -> float:
         """Publish `tree` instead of what was published before; return the seconds."""
         answer = self.source.ask(
             "publish",
@@ -105,12 +108,13 @@ class Cluster:
 
     def cli_words(self, root: Path) -> list[str]:
         """Return the command line that fetches and installs in a process of its own."""
-        stated = {key: value for key, value in STATED.items() if key != "backend_framework"}
+        kind, framework = self._moved.kind, self._moved.stated["backend_framework"]
+        stated = {k: v for k, v in self._moved.stated.items() if k != "backend_framework"}
         words = [word for pair in stated.items() for word in ("--identity", "=".join(pair))]
         return [
-            *(sys.executable, "-m", "mx_artifact_cli", "fetch-and-install", "--kind", KIND),
-            *("--model", "benchmark", "--framework", STATED["backend_framework"], *words),
-            *("--server", self.server, "--root", f"{KIND}={root}", "--format", "json"),
+            *(sys.executable, "-m", "mx_artifact_cli", "fetch-and-install", "--kind", kind),
+            *("--model", "benchmark", "--framework", framework, *words),
+            *("--server", self.server, "--root", f"{kind}={root}", "--format", "json"),
         ]
 
     def run_cli(self, root: Path) -> float:
@@ -177,14 +181,14 @@ class Peers:
         places = {"roots": {"primary": str(root)}, "bundle_root": str(bundle_root)}
         return {**self._identity, **places}
 
-    def publish(self, tree: GeneratedTree) -> float:
+    def publish(self, tree: Tree) -> float:
         """Publish `tree` instead of what was published before; return the seconds."""
         request = self._request(tree.root, tree.root.parent / "reference-bundles")
         with self._awake(self.source):
             seconds: float = self.source.ask("publish", **request)["seconds"]
         return seconds
 
-    def fetch(self, tree: GeneratedTree, place: Path) -> float:
+    def fetch(self, tree: Tree, place: Path) -> float:
         """Fetch and install below `place` with the target that runs, check; return the seconds."""
         with fresh_root(place) as root:
             request = self._request(root, root.parent / "bundles")
@@ -193,7 +197,7 @@ class Peers:
             check_equal(tree.root, root, relocated=False)
         return seconds
 
-    def fetch_once(self, tree: GeneratedTree, place: Path) -> float:
+    def fetch_once(self, tree: Tree, place: Path) -> float:
         """As `fetch`, in a process of its own; the seconds are of that process."""
         with fresh_root(place) as root:
             request = json.dumps(self._request(root, root.parent / "bundles"))

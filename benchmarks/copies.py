@@ -8,7 +8,7 @@ from pathlib import Path
 
 from benchmarks.cluster import fresh_root
 from benchmarks.processes import timed
-from benchmarks.tree import GeneratedTree, check_equal
+from benchmarks.tree import Tree, check_equal
 
 _TAR_PIPE = 'mkdir "$1" && tar cf - -C "$0" . | tar xf - -C "$1"'
 _CP_AND_SYNC = 'cp -a "$0" "$1" && sync -f "$1"'
@@ -24,7 +24,7 @@ COPIES: Mapping[str, Copy] = {
 }
 
 
-def copy(name: str, tree: GeneratedTree, place: Path) -> float:
+def copy(name: str, tree: Tree, place: Path) -> float:
     """Copy `tree` below `place`, check, and remove the copy; return the seconds of the copying."""
     with fresh_root(place) as root:
         seconds = timed(COPIES[name](tree.root, root))
@@ -37,7 +37,7 @@ def installed_copies(*names: str) -> list[str]:
     return [name for name in names if name != "rsync" or shutil.which("rsync")]
 
 
-def tar_to_file(tree: GeneratedTree, place: Path) -> float:
+def tar_to_file(tree: Tree, place: Path) -> float:
     """Write `tree` into one tar file below `place`, and remove it; return the seconds."""
     tar = place / "all.tar"
     try:

@@ -13,13 +13,15 @@ from benchmarks import shaped
 from benchmarks.cluster import fresh_root
 from benchmarks.copies import copy, installed_copies, tar_to_file
 from benchmarks.processes import Node
-from benchmarks.real import real_tree
+from benchmarks.real import MEASURED
 from benchmarks.rounds import Method
 from benchmarks.setting import Setting, fetch, method
-from benchmarks.tree import GeneratedTree, change_tree, check_equal
+from benchmarks.tree import GeneratedTree, Tree, change_tree, check_equal
 
+COPIED = ("cp", "tar_pipe", "rsync")
 FANOUT = 16
 NO_PEER = "modelexpress was not measured: make bench-peers"
+NO_RSYNC = "rsync is not installed"
 CLI_MIB = 32
 CHANGED_FRACTION = 0.01
 SETTLE_SECONDS = 1.5
@@ -47,20 +49,41 @@ def seal(setting: Setting) -> list[Method]:
 
 def tmpfs(setting: Setting) -> list[Method]:
     """Fetch and install into memory, against local copies."""
-    return _in_memory(setting, setting.tree(), "tmpfs")
+    tree, target = setting.tree(), setting.cluster.target
+    setting.cluster.publish(tree)
+    return _in_memory(setting, tree, "tmpfs", lambda: _fetch_seconds(target, tree, setting.ram))
 
 
 def real(setting: Setting) -> list[Method]:
-    """The same with a cache that a real compiler made."""
-    return _in_memory(setting, real_tree(setting.ram / "source"), "real")
-
-
-def _in_memory(setting: Setting, tree: GeneratedTree, suffix: str) -> list[Method]:
+    """The same with a cache that a real compiler made, which then uses what we installed."""
+    cache = setting.cache
+    assert cache is not None
+    tree, target = cache.make(), setting.cluster.target
     setting.cluster.publish(tree)
-    names = installed_copies("cp", "tar_pipe", "rsync")
-    target = setting.cluster.target
+    used = False
+
+    def fetch_and_install() -> float:
+        nonlocal used
+        with fresh_root(setting.ram) as place:
+            root = cache.root_at(place)
+            root.parent.mkdir(parents=True, exist_ok=True)
+            fetched = target.ask("fetch", model="benchmark", root=str(root), replace=False)
+            cache.check_installed(tree, root)
+            if not used:
+                cache.check_use(tree, place)
+                used = True
+        seconds: float = fetched["seconds"]
+        return seconds
+
+    return _in_memory(setting, tree, cache.name, fetch_and_install)
+
+
+def _in_memory(
+    setting: Setting, tree: Tree, suffix: str, fetch_and_install: Callable[[], float]
+) -> list[Method]:
+    names = installed_copies(*COPIED)
     methods = [
-        method(f"fetch_{suffix}", lambda: _fetch_seconds(target, tree, setting.ram)),
+        method(f"fetch_{suffix}", fetch_and_install),
         *(method(f"{name}_{suffix}", _copying(name, tree, setting.ram)) for name in names),
     ]
     if (peers := setting.peers) is not None:
@@ -69,7 +92,7 @@ def _in_memory(setting: Setting, tree: GeneratedTree, suffix: str) -> list[Metho
     return methods
 
 
-def _copying(name: str, tree: GeneratedTree, place: Path) -> Callable[[], float]:
+def _copying(name: str, tree: Tree, place: Path) -> Callable[[], float]:
     return lambda: copy(name, tree, place)
 
 
@@ -182,6 +205,10 @@ class Group:
     ratios: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     nodes: int = 0
     """That it needs on shaped links; 0: on none."""
+    cache: str = ""
+    """The real cache that it is of, a key of benchmarks/real.py: MEASURED."""
+    seconds: tuple[str, ...] = ()
+    """Figures that the report has in any case, null where they were not measured."""
     lacking: str = NO_PEER
     """Why a ratio may be missing although the group was measured."""
 
@@ -195,7 +222,14 @@ GROUPS: Mapping[str, Group] = {
             "fetch_over_reference": ("fetch_tmpfs", "reference_tmpfs"),
         },
     ),
-    "real": Group(real),
+    **{
+        f"real/{name}": Group(
+            real,
+            cache=name,
+            seconds=tuple(f"{how}_{name}" for how in ("fetch", *COPIED, "reference")),
+        )
+        for name in MEASURED
+    },
     "disk": Group(disk, {"fetch_over_cp_disk": ("fetch_disk", "cp_disk")}),
     "cli": Group(cli, {"cli_over_reference": ("cli_process", "reference_process")}),
     "incremental": Group(

@@ -1,9 +1,10 @@
-"""A node of a benchmark, in a process of its own: `benchmarks.node ROLE HOST [SERVER]`.
+"""A node of a benchmark, in a process of its own: `benchmarks.node ROLE HOST [SERVER CACHE]`.
 
 Roles: central (a central server), source and target (the library in a warm process: imports done,
-NIXL's agent made). HOST is the address that others reach it at. Each says on stdout that it is
-ready, then takes one JSON object a line on stdin, {"do": what, ...}, and answers it with one on
-stdout. It ends when its stdin closes, so that it never outlives the benchmark.
+NIXL's agent made). HOST is the address that others reach it at, CACHE what they move
+(benchmarks/moved.py). Each says on stdout that it is ready, then takes one JSON object a line on
+stdin, {"do": what, ...}, and answers it with one on stdout. It ends when its stdin closes, so that
+it never outlives the benchmark.
 """
 
 from __future__ import annotations
@@ -18,15 +19,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-KIND = "triton"
-STATED = {
-    "backend_framework": "vllm",
-    "cuda_version": "13.0",
-    "gpu_arch": "sm90",
-    "triton_version": "3.8.0",
-    "triton_key": "benchmark",
-}
-"""What cannot be found out on a machine without a GPU."""
+from benchmarks.moved import Identities
 
 _PAUSED_SECONDS = 3600.0
 """How long a source may be silent: those of the reference are paused while others are measured."""
@@ -68,11 +61,14 @@ def central(host: str) -> None:
 class Source:
     """Publishes one cache at a time."""
 
-    def __init__(self, host: str, server: str, resources: contextlib.ExitStack) -> None:
+    def __init__(
+        self, host: str, server: str, identities: Identities, resources: contextlib.ExitStack
+    ) -> None:
         from mx_artifacts.client.central import CentralClient
         from mx_artifacts.transport.registry import open_transport
 
         self._host = host
+        self._identities = identities
         self._client = resources.enter_context(CentralClient(server))
         self._transport = resources.enter_context(contextlib.closing(open_transport()))
         self._publishers = resources.enter_context(contextlib.ExitStack())
@@ -82,7 +78,7 @@ class Source:
         from mx_artifacts.publisher import ArtifactPublisher, PublisherSettings
 
         self.withdraw()
-        kind, identity = _kind_and_identity(model)
+        kind, identity = self._identities.of(model)
         settings = PublisherSettings(
             bundle_root=Path(bundle_root), host=self._host, resident_budget_bytes=resident_bytes
         )
@@ -92,8 +88,11 @@ class Source:
         started = time.perf_counter()
         published = publisher.publish(kind, identity, {"": Path(root)})
         seconds = time.perf_counter() - started
-        (packed,) = published.roots
-        return {"seconds": seconds, "files": packed.report.file_count}
+        return {"seconds": seconds, "files": published.roots[0].report.file_count}
+
+    def identity(self, model: str) -> Answer:
+        """Return the identity under which it publishes, for peers that do not probe it."""
+        return {"identity": self._identities.of(model)[1].as_dict()}
 
     def withdraw(self) -> Answer:
         """Serve nothing, and free what it took."""
@@ -104,10 +103,13 @@ class Source:
 class Target:
     """Fetches and installs, and serves on where it is told to seed."""
 
-    def __init__(self, host: str, server: str, resources: contextlib.ExitStack) -> None:
+    def __init__(
+        self, host: str, server: str, identities: Identities, resources: contextlib.ExitStack
+    ) -> None:
         from mx_artifacts.client.central import CentralClient
 
         self._host = host
+        self._identities = identities
         self._client = resources.enter_context(CentralClient(server))
         self._open = resources.enter_context(contextlib.ExitStack())
         self.renew(seed=False)
@@ -132,7 +134,7 @@ class Target:
 
     def fetch(self, model: str, root: str, replace: bool) -> Answer:
         """Fetch and install into `root`; time the whole call, discovery included."""
-        kind, identity = _kind_and_identity(model)
+        kind, identity = self._identities.of(model)
         started = time.perf_counter()
         fetched = self._fetcher.fetch_and_install(kind, identity, {"": Path(root)}, replace=replace)
         return {
@@ -150,14 +152,6 @@ def seeding_settings(host: str) -> dict[str, Any]:
     there = {field.name for field in dataclasses.fields(FetcherSettings)}
     wanted = {"seed": True, "host": host}
     return {name: value for name, value in wanted.items() if name in there}
-
-
-def _kind_and_identity(model: str) -> tuple[Any, Any]:
-    from mx_artifacts.kinds.identity import probe_identity
-    from mx_artifacts.kinds.registry import get_kind
-
-    kind = get_kind(KIND)
-    return kind, probe_identity(kind, model_name=model, overrides=STATED).identity
 
 
 def answer_requests(calls: Mapping[str, Callable[..., Answer]]) -> None:
@@ -178,22 +172,18 @@ def _requests() -> Iterator[dict[str, Any]]:
         yield json.loads(line)
 
 
-def identity_of(model: str) -> Answer:
-    """Return the identity under which sources publish, for peers that do not probe it."""
-    return {"identity": _kind_and_identity(model)[1].as_dict()}
-
-
-def main(role: str, host: str, server: str = "") -> None:
+def main(role: str, host: str, server: str = "", cache: str = "") -> None:
     if role == "central":
         return central(host)
     with contextlib.ExitStack() as resources:
+        identities = Identities(cache)
         peak = {"peak_rss_mib": lambda: {"mib": peak_rss_mib()}}
         if role == "source":
-            source = Source(host, server, resources)
+            source = Source(host, server, identities, resources)
             calls = {"publish": source.publish, "withdraw": source.withdraw}
-            answer_requests({**peak, **calls, "identity": identity_of})
+            answer_requests({**peak, **calls, "identity": source.identity})
         else:
-            target = Target(host, server, resources)
+            target = Target(host, server, identities, resources)
             answer_requests({**peak, "fetch": target.fetch, "renew": target.renew})
 
 

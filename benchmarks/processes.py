@@ -23,10 +23,14 @@ class ProcessFailedError(Exception):
     """A process of the benchmark ended or answered with an error; says which, and what it wrote."""
 
 
-def clean_environment(home: Path) -> dict[str, str]:
-    """Return the environment of a node on which nobody has set anything of ours."""
+def clean_environment(home: Path, variables: Mapping[str, str] | None = None) -> dict[str, str]:
+    """Return the environment of a node on which nobody has set anything of ours.
+
+    `variables` are those that it has else; by default this process's.
+    """
     ours = {name for setting in settings.SETTINGS for name in setting.names}
-    kept = {name: value for name, value in os.environ.items() if name not in ours}
+    given = os.environ if variables is None else variables
+    kept = {name: value for name, value in given.items() if name not in ours}
     return kept | {
         "HOME": str(home),
         "TMPDIR": str(home),
@@ -129,7 +133,13 @@ def _end(process: subprocess.Popen[str]) -> None:
 
 
 def timed(command: Sequence[str], env: Mapping[str, str] | None = None) -> float:
-    """Run a command to its end, and return how long that took [s], the start included.
+    """Run a command to its end, and return how long that took [s]; raises as `finished`."""
+    seconds, _ = finished(command, env)
+    return seconds
+
+
+def finished(command: Sequence[str], env: Mapping[str, str] | None = None) -> tuple[float, str]:
+    """Run a command to its end; return how long that took [s], the start included, and its stdout.
 
     Whatever ends this call, no process of the command's group stays.
 
@@ -141,17 +151,17 @@ def timed(command: Sequence[str], env: Mapping[str, str] | None = None) -> float
         command,
         env=None if env is None else dict(env),
         cwd=REPOSITORY,
-        stdout=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         start_new_session=True,
         text=True,
     ) as process:
         try:
-            _, said = process.communicate(timeout=_COMMAND_SECONDS)
+            printed, said = process.communicate(timeout=_COMMAND_SECONDS)
             seconds = time.perf_counter() - started
         finally:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
     if process.returncode:
         raise ProcessFailedError(f"{command[0]}: exit code {process.returncode}\n{said[-2000:]}")
-    return seconds
+    return seconds, printed

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from benchmarks import memory
-from benchmarks.groups import GROUPS
+from benchmarks.groups import GROUPS, NO_RSYNC
 from benchmarks.rounds import median_ratio, summary
 
 MUST_REACH = {
@@ -59,7 +59,15 @@ class Report:
         reasons = {name: of_ratio[name] for name, ratio in self.ratios().items() if ratio is None}
         for name in (MUST_REACH_RSS_MIB | MUST_REACH_DISK).keys() - self.peaks.keys():
             reasons[name] = self.why_not["memory"]
-        return reasons
+        return reasons | self._reasons_of_seconds()
+
+    def _reasons_of_seconds(self) -> dict[str, str]:
+        return {
+            name: self.why_not.get(key, NO_RSYNC if name.startswith("rsync") else group.lacking)
+            for key, group in GROUPS.items()
+            for name in group.seconds
+            if name not in self.samples
+        }
 
     def as_dict(self) -> dict[str, Any]:
         """Return the report as JSON has it."""
@@ -71,7 +79,10 @@ class Report:
             "rss_mib": {name: self.peaks.get(name) for name in MUST_REACH_RSS_MIB},
             "peak_disk": {name: self.peaks.get(name) for name in MUST_REACH_DISK},
             "reasons": self.reasons(),
-            "seconds": {name: each for name, each in figures.items() if name not in of_bytes},
+            "seconds": {
+                **{name: each for name, each in figures.items() if name not in of_bytes},
+                **dict.fromkeys(self._reasons_of_seconds()),
+            },
             "bytes": {name: each for name, each in figures.items() if name in of_bytes},
         }
 
@@ -81,6 +92,9 @@ def tables(report: Mapping[str, Any]) -> str:
     lines = [f"- {name}: {value}" for name, value in report["conditions"].items()]
     lines += ["", *_row("what", "median [s]", "fastest", "slowest"), *_row(*["---"] * 4)]
     for name, figure in report["seconds"].items():
+        if figure is None:
+            lines += _row(name, report["reasons"][name], "", "")
+            continue
         samples = figure["samples"]
         shown = (f"{value:.3f}" for value in (figure["median"], min(samples), max(samples)))
         lines += _row(name, *shown)

@@ -8,8 +8,9 @@ from pathlib import Path
 
 from benchmarks.cluster import Cluster, Peers
 from benchmarks.processes import Node
+from benchmarks.real import RealCache
 from benchmarks.rounds import Method
-from benchmarks.tree import GeneratedTree, check_equal, make_tree
+from benchmarks.tree import GeneratedTree, Tree, check_equal, make_tree
 
 
 @dataclass
@@ -22,6 +23,7 @@ class Setting:
     disk: Path
     cluster: Cluster
     peers: Peers | None
+    cache: RealCache | None = None
 
     def tree(self, mib: float | None = None) -> GeneratedTree:
         """Return a tree in memory, of `mib` MiB with as many files for each MiB as all have."""
@@ -30,9 +32,7 @@ class Setting:
         return make_tree(self.ram / "source", mib=size_mib, files=files)
 
 
-def fetch(
-    node: Node, tree: GeneratedTree, root: Path, *, replace: bool = False
-) -> dict[str, float]:
+def fetch(node: Node, tree: Tree, root: Path, *, replace: bool = False) -> dict[str, float]:
     """Let a target fetch and install into `root`, check; return its seconds and bytes."""
     fetched: dict[str, float] = node.ask(
         "fetch", model="benchmark", root=str(root), replace=replace

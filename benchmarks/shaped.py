@@ -10,10 +10,10 @@ from collections.abc import Mapping, Sequence
 from benchmarks.cluster import fresh_root
 from benchmarks.node import seeding_settings
 from benchmarks.processes import Node, ProcessFailedError
-from benchmarks.real import real_tree
+from benchmarks.real import RealCache
 from benchmarks.rounds import Method
 from benchmarks.setting import Setting, fetch, method
-from benchmarks.tree import GeneratedTree, check_equal, make_tree
+from benchmarks.tree import GeneratedTree, Tree, check_equal, make_tree
 
 TARGETS = 8
 SHAPED_MIB = 128
@@ -38,7 +38,7 @@ def _publish(setting: Setting, mib: float) -> GeneratedTree:
     return tree
 
 
-def _check_shaped(setting: Setting, tree: GeneratedTree, seconds: float) -> None:
+def _check_shaped(setting: Setting, tree: Tree, seconds: float) -> None:
     """Refuse a figure of bytes that cannot all have come over the link.
 
     Raises:
@@ -78,7 +78,7 @@ def seeding(setting: Setting) -> list[Method]:
     return methods
 
 
-def _last_of(setting: Setting, tree: GeneratedTree, targets: Sequence[Node]) -> float:
+def _last_of(setting: Setting, tree: Tree, targets: Sequence[Node]) -> float:
     """Let all fetch at once; return the seconds until the last has installed."""
     with contextlib.ExitStack() as resources:
         roots = [resources.enter_context(fresh_root(setting.ram)) for _ in targets]
@@ -122,11 +122,12 @@ def resume(setting: Setting) -> list[Method]:
 
 def compression(setting: Setting) -> list[Method]:
     """Fetch a real cache, and one of random bytes, with compression at auto and without."""
-    trees = {"": real_tree(setting.ram / "real"), "_random": _generate(setting, RESUMED_MIB)}
+    triton = RealCache("triton", setting.ram / "real", setting.ram)
+    trees = {"": triton.make(), "_random": _generate(setting, RESUMED_MIB)}
     return [Method("compression", lambda: _compressed(setting, trees))]
 
 
-def _compressed(setting: Setting, trees: Mapping[str, GeneratedTree]) -> dict[str, float]:
+def _compressed(setting: Setting, trees: Mapping[str, Tree]) -> dict[str, float]:
     target = setting.cluster.target
     figures: dict[str, float] = {}
     for suffix, tree in trees.items():

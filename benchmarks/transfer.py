@@ -19,14 +19,16 @@ import shutil
 import signal
 import sys
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
 from benchmarks import conditions, memory
 from benchmarks.cluster import Cluster, Peers
 from benchmarks.groups import GROUPS, Setting
+from benchmarks.moved import GENERATED
 from benchmarks.network import NoNetworkError, network
 from benchmarks.processes import REPOSITORY, ProcessFailedError
-from benchmarks.real import NoCompilerError
+from benchmarks.real import NoCompilerError, RealCache
 from benchmarks.report import Report, tables
 from benchmarks.rounds import interleaved
 from benchmarks.tree import TreesDifferError
@@ -79,9 +81,15 @@ def read_options() -> argparse.Namespace:
     parser.add_argument("--memory", action="store_true", help="also artifacts of 1, 4 and 8 GiB")
     parser.add_argument("--output", type=Path, default=REPOSITORY / "build/bench/transfer.json")
     options = parser.parse_args()
-    if unknown := set(options.only) - GROUPS.keys():
+    known = {*GROUPS, *(name.partition("/")[0] for name in GROUPS)}
+    if unknown := set(options.only) - known:
         parser.error(f"--only: {', '.join(sorted(unknown))}; there are {', '.join(GROUPS)}")
     return options
+
+
+def is_asked_for(name: str, only: Sequence[str]) -> bool:
+    """Tell whether `only` names a group, or its first part: "real" is all of "real/triton" etc."""
+    return name in only or name.partition("/")[0] in only
 
 
 def stop_in_order_on_signals() -> None:
@@ -106,7 +114,7 @@ def measure(report: Report, options: argparse.Namespace, ram: Path, disk: Path) 
     """Fill `report`; tell whether something that was asked for failed."""
     failures: dict[str, str] = {}
     for name in GROUPS:
-        if name not in options.only:
+        if not is_asked_for(name, options.only):
             report.why_not[name] = "not asked for: --only"
             continue
         try:
@@ -138,17 +146,20 @@ def measure_group(
 ) -> None:
     """Run the methods of a group, with nodes of its own, and nothing of it left afterwards."""
     tell(f"{name}: starting")
-    place = ram / name
+    place = ram / name.replace("/", "-")
     place.mkdir()
     with contextlib.ExitStack() as resources:
         resources.callback(shutil.rmtree, place)
-        joined = None
-        if nodes := GROUPS[name].nodes:
-            joined = resources.enter_context(network(nodes, options.mbit))
-        cluster = Cluster(place, resources, options.peers, joined)
+        group, joined, cache = GROUPS[name], None, None
+        if group.nodes:
+            joined = resources.enter_context(network(group.nodes, options.mbit))
+        if group.cache:
+            cache = RealCache(group.cache, place / "source", place)
+        moved = GENERATED if cache is None else cache.moved()
+        cluster = Cluster(place, resources, options.peers, joined, moved)
         peers = Peers(cluster, resources) if options.peers is not None else None
-        setting = Setting(options.mib, options.files, place, disk, cluster, peers)
-        methods = GROUPS[name].methods(setting)
+        setting = Setting(options.mib, options.files, place, disk, cluster, peers, cache)
+        methods = group.methods(setting)
         interleaved(methods, 1, lambda text: tell(f"{name}, warming up: {text}"))
         report.samples.update(
             interleaved(methods, options.rounds, lambda text: tell(f"{name}, {text}"))

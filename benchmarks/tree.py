@@ -7,9 +7,10 @@ import hashlib
 import json
 import os
 import random
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 MIB = 1 << 20
 PAYLOADS = ("k.source", "k.ttir", "k.ttgir", "k.llir", "k.ptx", "k.cubin")
@@ -24,6 +25,19 @@ _WRITTEN_AT = 1_700_000_000
 
 class TreesDifferError(Exception):
     """A method did not end in the tree that it should have copied."""
+
+
+class Tree(Protocol):
+    """What is moved: `files` files at `root`, which have `file_bytes` together."""
+
+    @property
+    def root(self) -> Path: ...
+
+    @property
+    def files(self) -> int: ...
+
+    @property
+    def file_bytes(self) -> int: ...
 
 
 @dataclass(frozen=True)
@@ -111,32 +125,44 @@ def check_equal(source: Path, copy: Path, *, relocated: bool) -> None:
     Raises:
         TreesDifferError: says what is the first difference.
     """
-    there, here = dict(_walk(source)), dict(_walk(copy))
-    if there.keys() != here.keys():
-        odd = sorted(there.keys() ^ here.keys())
+    there, here = set(_walk(source)), set(_walk(copy))
+    if there != here:
+        odd = sorted(there ^ here)
         raise TreesDifferError(f"{copy}: {len(odd)} paths too few or too many, such as {odd[0]!r}")
-    for path, is_directory in there.items():
-        if is_directory != here[path]:
-            raise TreesDifferError(f"{copy / path} is no longer a directory, or became one")
-        if not is_directory and not _same_bytes(source, copy, path, relocated):
-            raise TreesDifferError(f"{copy / path} has other bytes than {source / path}")
+    groups = {path for path in there if relocated and Path(path).name.startswith(GROUP_PREFIX)}
+    unlike = [group for group in groups if not _is_moved_group(source, copy, group)]
+    for path in (*differing_files(source, copy, there - groups), *unlike):
+        raise TreesDifferError(f"{copy / path} has other bytes than {source / path}")
 
 
-def _walk(root: Path) -> Iterator[tuple[str, bool]]:
-    """Give every path below `root`, relative, and whether it is a directory."""
+def differing_files(source: Path, copy: Path, paths: Iterable[str]) -> Iterator[str]:
+    """Give those of `paths`, which are below both, whose bytes are not the same.
+
+    Raises:
+        TreesDifferError: a directory is no directory in `copy`, or became one.
+    """
+    for path in paths:
+        there, here = source / path, copy / path
+        if there.is_dir() != here.is_dir():
+            raise TreesDifferError(f"{here} is no longer a directory, or became one")
+        if not there.is_dir() and not _same_bytes(there, here):
+            yield path
+
+
+def _walk(root: Path) -> Iterator[str]:
+    """Give every path below `root`, relative."""
     for parent, directories, names in os.walk(root):
         below = Path(parent).relative_to(root)
-        for name in directories:
-            yield str(below / name), True
-        for name in names:
-            yield str(below / name), False
+        yield from (str(below / name) for name in (*directories, *names))
 
 
-def _same_bytes(source: Path, copy: Path, path: str, relocated: bool) -> bool:
-    if relocated and Path(path).name.startswith(GROUP_PREFIX):
-        expected = (source / path).read_text().replace(f"{source}/", f"{copy}/")
-        return (copy / path).read_text() == expected
-    with (source / path).open("rb") as there, (copy / path).open("rb") as here:
+def _is_moved_group(source: Path, copy: Path, path: str) -> bool:
+    expected = (source / path).read_text().replace(f"{source}/", f"{copy}/")
+    return (copy / path).read_text() == expected
+
+
+def _same_bytes(source: Path, copy: Path) -> bool:
+    with source.open("rb") as there, copy.open("rb") as here:
         while True:
             block = there.read(_BLOCK_BYTES)
             if block != here.read(_BLOCK_BYTES):

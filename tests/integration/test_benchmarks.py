@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from benchmarks.network import NoNetworkError, network
+from benchmarks.real import NoCompilerError, RealCache
 from benchmarks.transfer import PREFIX, RAM
 from tests.support.nodes import REPOSITORY, clean_environment
 from tests.support.processes import DEADLINE_SECONDS
@@ -51,8 +52,22 @@ def test_a_small_run_measures_what_it_is_asked_for(tmp_path: Path) -> None:
     measured = {name for name, ratio in report["ratios"].items() if ratio is not None}
     assert measured == {"fetch_over_cp_tmpfs", "incremental_time", "incremental_bytes"}
     assert report["reasons"]["seal_over_tar"] == "not asked for: --only"
-    assert all(len(figure["samples"]) == 1 for figure in report["seconds"].values())
+    measured_seconds = [figure for figure in report["seconds"].values() if figure is not None]
+    assert all(len(figure["samples"]) == 1 for figure in measured_seconds)
     assert "| fetch_tmpfs |" in printed
+
+
+def test_a_real_cache_is_moved_as_its_own_kind(tmp_path: Path) -> None:
+    try:
+        RealCache("tvm_ffi", tmp_path, tmp_path)
+    except NoCompilerError as error:
+        pytest.skip(str(error))
+    report, printed = _run(tmp_path, "--only", "real/tvm_ffi")
+    for name in ("fetch_tvm_ffi", "cp_tvm_ffi", "tar_pipe_tvm_ffi"):
+        assert len(report["seconds"][name]["samples"]) == 1
+    assert report["seconds"]["fetch_vllm"] is None
+    assert report["reasons"]["fetch_vllm"] == "not asked for: --only"
+    assert "| fetch_tvm_ffi |" in printed
 
 
 def test_a_link_is_as_slow_as_it_is_shaped_and_a_killed_target_starts_again(tmp_path: Path) -> None:

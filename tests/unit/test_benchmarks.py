@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.groups import NO_PEER
+from benchmarks.groups import NO_PEER, NO_RSYNC
+from benchmarks.real import MEASURED
 from benchmarks.report import MUST_REACH, MUST_REACH_DISK, MUST_REACH_RSS_MIB, Report, tables
 from benchmarks.rounds import Method, interleaved, median_ratio, summary
 from benchmarks.tree import TreesDifferError, change_tree, check_equal, make_tree
@@ -43,6 +44,8 @@ def test_a_report_says_why_a_figure_is_missing() -> None:
     report.why_not |= {"memory": "no disk", "fanout": "failed: x"}
     report.samples |= {"fetch_tmpfs": [1.0], "cp_tmpfs": [1.0], "cli_process": [1.0]}
     report.why_not |= {"disk": "not asked for", "incremental": "not asked for"}
+    report.samples |= {"fetch_triton": [1.0], "cp_triton": [1.0], "tar_pipe_triton": [1.0]}
+    report.why_not |= {f"real/{name}": f"no {name} here" for name in MEASURED if name != "triton"}
     links = "no shaped links here: x"
     report.why_not |= {"seeding": links, "resume": links}
     made = report.as_dict()
@@ -53,8 +56,13 @@ def test_a_report_says_why_a_figure_is_missing() -> None:
     assert made["reasons"]["seeding8_over_one"] == links
     assert made["rss_mib"] == dict.fromkeys(MUST_REACH_RSS_MIB)
     missing = {name for name, ratio in made["ratios"].items() if ratio is None}
+    missing |= {name for name, figure in made["seconds"].items() if figure is None}
     assert made["reasons"].keys() == missing | MUST_REACH_RSS_MIB.keys() | MUST_REACH_DISK.keys()
     assert all(made["reasons"].values())
+    assert made["reasons"]["fetch_inductor"] == "no inductor here"
+    assert made["reasons"]["rsync_triton"] == NO_RSYNC
+    assert made["reasons"]["reference_triton"] == NO_PEER
+    assert "| cp_vllm | no vllm here |" in tables(made)
     assert "| seal_over_tar | 1.500 | ≤ 1.5 |" in tables(made)
 
 
