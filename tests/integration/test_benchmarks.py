@@ -21,13 +21,13 @@ NAMESPACES = Path("/run/netns")
 pytestmark = pytest.mark.skipif(not RAM.is_dir(), reason=f"{RAM} is not there")
 
 
-def _run(tmp_path: Path, *words: str) -> tuple[Any, str]:
-    """Run the benchmark small; return its report and what it printed. Nothing else is left."""
-    output = tmp_path / "bench" / "transfer.json"
+def _run(tmp_path: Path, *words: str, program: str = "transfer") -> tuple[Any, str]:
+    """Run a benchmark small; return its report and what it printed. Nothing else is left."""
+    output = tmp_path / "bench" / f"{program}.json"
     size = ("--mib", "2", "--files", "40", "--rounds", "1")
     with subprocess.Popen(
         [
-            *(sys.executable, "-m", "benchmarks.transfer", *size, *words),
+            *(sys.executable, "-m", f"benchmarks.{program}", *size, *words),
             *("--output", str(output)),
         ],
         env=clean_environment(tmp_path) | {"PYTHONPATH": f"{REPOSITORY}:{REPOSITORY / 'cli'}"},
@@ -68,6 +68,14 @@ def test_a_real_cache_is_moved_as_its_own_kind(tmp_path: Path) -> None:
     assert report["seconds"]["fetch_vllm"] is None
     assert report["reasons"]["fetch_vllm"] == "not asked for: --only"
     assert "| fetch_tvm_ffi |" in printed
+
+
+def test_each_stage_is_timed(tmp_path: Path) -> None:
+    report, printed = _run(tmp_path, program="stages")
+    stages = report["stages"]
+    assert {"seal.read", "seal.index", "fetch.write", "fetch.install.receipt"} <= stages.keys()
+    assert stages["seal"]["least"] > stages["seal.read"]["least"] > 0
+    assert "| fetch_changed.begin.unchanged |" in printed
 
 
 def test_a_link_is_as_slow_as_it_is_shaped_and_a_killed_target_starts_again(tmp_path: Path) -> None:
