@@ -20,7 +20,7 @@ from benchmarks.tree import TreesDifferError, differing_files
 from mx_artifacts.bundle.tree import scan_tree
 from mx_artifacts.kinds.ninja_state import STATE_FILES
 from mx_artifacts.kinds.registry import get_kind
-from tests.kinds.caches import CACHES
+from tests.kinds.caches import CACHES, Cache
 from tests.kinds.environments import PROJECT, environment_of, missing
 
 MEASURED = {
@@ -38,8 +38,6 @@ MEASURED = {
 _PROGRAMS = REPOSITORY / "tests" / "support" / "caches"
 _COMPILERS = {"triton": "triton", "inductor": "torch", "tvm_ffi": "tvm_ffi"}
 """Modules that must be installed beside us for what is made there."""
-
-
 _JOBS = {"inductor": ("--some",)}
 """What its program is told where all of it takes too long: Inductor's six models took three minutes
 on two busy cores, half of them half of that."""
@@ -68,13 +66,7 @@ class RealCache:
             NoCompilerError: what makes it is not installed.
         """
         (self._cache,) = (each for each in CACHES if each.name == MEASURED[name])
-        module = _COMPILERS.get(name, "")
-        reason = missing(self._cache)
-        if self._cache.environment == PROJECT and importlib.util.find_spec(module) is None:
-            reason = f"{module} is not installed"
-        elif reason:
-            reason += ": make test-kinds"
-        if reason:
+        if reason := _lacking(name, self._cache):
             raise NoCompilerError(reason)
         self.name = name
         self._place, self._homes = place, homes
@@ -156,3 +148,12 @@ class RealCache:
         if result["errors"]:
             raise ProcessFailedError(f"{self._cache.program}: {result['errors'][0]}")
         return result
+
+
+def _lacking(name: str, cache: Cache) -> str:
+    """Say what is missing here to make a cache, or ""."""
+    reason = missing(cache)
+    if cache.environment != PROJECT:
+        return reason and f"{reason} (make test-kinds sets it up)"
+    module = _COMPILERS[name]
+    return reason if importlib.util.find_spec(module) else f"{module} is not installed"

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from benchmarks.groups import NO_PEER, NO_RSYNC
-from benchmarks.real import MEASURED
+from benchmarks.real import MEASURED, RealCache, RealTree
 from benchmarks.report import MUST_REACH, MUST_REACH_DISK, MUST_REACH_RSS_MIB, Report, tables
 from benchmarks.rounds import Method, interleaved, median_ratio, summary
-from benchmarks.tree import TreesDifferError, change_tree, check_equal, make_tree
+from benchmarks.tree import GROUP, TreesDifferError, change_tree, check_equal, make_tree
 
 MIB = 1 << 20
 
@@ -88,3 +88,28 @@ def test_a_change_is_found_and_keeps_the_size(tmp_path: Path) -> None:
     shutil.rmtree(next((tmp_path / "b").iterdir()))
     with pytest.raises(TreesDifferError, match="too few"):
         check_equal(tree.root, tmp_path / "b", relocated=False)
+
+
+def test_an_installed_real_cache_may_differ_where_it_named_its_place(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("benchmarks.real._lacking", lambda name, cache: "")
+    cache = RealCache("triton", tmp_path, tmp_path)
+    made = make_tree(tmp_path / "a", mib=0.1, files=16)
+    tree, copy = RealTree(made.root, made.files, made.file_bytes), tmp_path / "b"
+    shutil.copytree(tree.root, copy)
+    groups = list(copy.rglob(GROUP))
+    for group in groups:
+        group.write_text(group.read_text().replace(str(tree.root), str(copy)))
+    (copy / ".staging").mkdir()  # never shipped, so it is no difference
+    cache.check_installed(tree, copy)
+    groups[0].write_text(f"{tree.root}")
+    with pytest.raises(TreesDifferError, match=GROUP):
+        cache.check_installed(tree, copy)
+    shutil.rmtree(groups[0].parent)
+    with pytest.raises(TreesDifferError, match="too few"):
+        cache.check_installed(tree, copy)
+    shutil.copytree(tree.root / groups[0].parent.name, groups[0].parent)
+    (groups[0].parent / "k.cubin").write_bytes(b"other")
+    with pytest.raises(TreesDifferError, match="other bytes"):
+        cache.check_installed(tree, copy)
