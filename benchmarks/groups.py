@@ -213,6 +213,10 @@ class Group:
     """Why a ratio may be missing although the group was measured."""
 
 
+def _compared(suffix: str) -> tuple[str, ...]:
+    return tuple(f"{how}_{suffix}" for how in ("fetch", *COPIED, "reference"))
+
+
 GROUPS: Mapping[str, Group] = {
     "seal": Group(seal, {"seal_over_tar": ("seal", "tar_cf")}),
     "tmpfs": Group(
@@ -221,16 +225,12 @@ GROUPS: Mapping[str, Group] = {
             "fetch_over_cp_tmpfs": ("fetch_tmpfs", "cp_tmpfs"),
             "fetch_over_reference": ("fetch_tmpfs", "reference_tmpfs"),
         },
+        seconds=_compared("tmpfs"),
     ),
-    **{
-        f"real/{name}": Group(
-            real,
-            cache=name,
-            seconds=tuple(f"{how}_{name}" for how in ("fetch", *COPIED, "reference")),
-        )
-        for name in MEASURED
-    },
-    "disk": Group(disk, {"fetch_over_cp_disk": ("fetch_disk", "cp_disk")}),
+    **{f"real/{name}": Group(real, cache=name, seconds=_compared(name)) for name in MEASURED},
+    "disk": Group(
+        disk, {"fetch_over_cp_disk": ("fetch_disk", "cp_disk")}, seconds=_compared("disk")
+    ),
     "cli": Group(cli, {"cli_over_reference": ("cli_process", "reference_process")}),
     "incremental": Group(
         incremental,
