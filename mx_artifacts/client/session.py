@@ -36,6 +36,8 @@ class Session:
         self._closing = False
         self._error: grpc.RpcError | None = None
         self._attached = False
+        self.was_silent = False
+        """Whether it was given up because no answer came in time."""
         self.encodings: tuple[str, ...] = ()
         self._call: Any = stub.Attach(pb.AttachRequest(session_id=self.session_id))
         self._call.add_done_callback(lambda _call: self._ended.set())
@@ -51,6 +53,7 @@ class Session:
         if not self._answered.wait(self._timeout_seconds):
             self._call.cancel()
             self._answered.wait()
+            self.was_silent = not self._attached
         return None if self._attached else self._error
 
     @property

@@ -32,8 +32,9 @@ class Patience(Protocol):
         """Return the seconds that a call may last."""
         ...
 
-    def pause(self, seconds: float) -> None:
-        """Wait so long, or raise because there is no point in it any more."""
+    def pause(self, seconds: float, waited_seconds: float = 0.0) -> None:
+        """Wait so long, after a call took `waited_seconds` for no answer; or raise because there
+        is no point in it any more."""
         ...
 
     def finish(self, read: PendingRead) -> None:
