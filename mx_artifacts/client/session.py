@@ -39,6 +39,7 @@ class Session:
         self.was_silent = False
         """Whether it was given up because no answer came in time."""
         self.encodings: tuple[str, ...] = ()
+        self.max_bytes_per_second = 0
         self._call: Any = stub.Attach(pb.AttachRequest(session_id=self.session_id))
         self._call.add_done_callback(lambda _call: self._ended.set())
         self._thread = threading.Thread(target=self._run, name="mx-session", daemon=True)
@@ -74,6 +75,7 @@ class Session:
         try:
             event = next(self._call)
             self.encodings = tuple(event.encodings)
+            self.max_bytes_per_second = event.max_bytes_per_second
             self._attached = True
             self._answered.set()
             self._renew(max(event.lease_ttl_seconds, 1) / RENEWALS_PER_TTL)

@@ -207,6 +207,11 @@ class WorkerClient:
         """What `prepare_block` can give, once attached."""
         return self._session.encodings if self._session is not None else ()
 
+    @property
+    def max_bytes_per_second(self) -> int:
+        """What the source gives to all its targets together, once attached; 0: any number."""
+        return self._session.max_bytes_per_second if self._session is not None else 0
+
     def prepare_block(
         self,
         mx_source_id: str,

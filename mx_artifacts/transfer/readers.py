@@ -147,7 +147,9 @@ class BlockReader:
             if wrong:  # then the checksums are wrong, too
                 logger.warning("source %s: a block of %d bytes: %s", self._source, stored, wrong)
         self._span_bytes = span.length
-        self._besides_seconds = SYSTEM_CLOCK.monotonic() - brought + prepared - started
+        # That a source grants so much only after a while is what its link costs.
+        preparing_seconds = 0.0 if self._source.encoding.is_limited else prepared - started
+        self._besides_seconds = SYSTEM_CLOCK.monotonic() - brought + preparing_seconds
         return stored
 
     def release(self) -> bool:

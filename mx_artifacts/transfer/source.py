@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -119,7 +119,7 @@ class Source:
             return
         with self._busy_if_it_answers():
             self.client.attach()
-            self.encoding.offered(self.client.encodings)
+            self.encoding.offered(self.client.encodings, self.client.max_bytes_per_second)
             whole = self.client.lease_artifact(
                 self.address.mx_source_id, self._artifact_id, serves_on=serves_on
             )
@@ -292,7 +292,8 @@ class Source:
         while True:
             started, waited_seconds = SYSTEM_CLOCK.monotonic(), 0.0
             try:
-                return prepare()
+                with self.link.waiting() if self.encoding.is_limited else nullcontext():
+                    return prepare()
             except NoFreeSlotError:
                 if not patience.remaining():
                     raise
