@@ -262,6 +262,11 @@ class PeerLostError(TransportError):
     retryable = True
     default_hint = "see that the source runs and can be reached from here, then try again"
 
+    def __init__(self, message: str, *, hint: str | None = None, is_silent: bool = False) -> None:
+        super().__init__(message, hint=hint)
+        self.is_silent = is_silent
+        """Whether only one call was not answered in time: it may be busy."""
+
 
 # --- metadata ------------------------------------------------------------------------------------
 

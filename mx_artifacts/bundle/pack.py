@@ -24,13 +24,21 @@ from mx_artifacts.bundle.packed import (
     packed_members,
     report_of,
 )
-from mx_artifacts.bundle.places import Place, batches, close_ranks, copy, start_of
+from mx_artifacts.bundle.places import (
+    Place,
+    SparePlaces,
+    Written,
+    batches,
+    close_ranks,
+    copy,
+    is_alike,
+    start_of,
+)
 from mx_artifacts.bundle.read_entry import (
     EntryChangedError,
     EntryError,
     EntryReader,
     Reading,
-    Written,
 )
 from mx_artifacts.bundle.rules import PackRules
 from mx_artifacts.bundle.tree import Skipped, SourceTree, resolve_root, scan_entry, scan_tree
@@ -68,6 +76,11 @@ def pack_tree(
     for at most two seconds to let changing entries settle. Entries that `rules.fault_of` finds
     fault with are left out and reported.
 
+    Besides the bundle it takes a copy of the entries that changed meanwhile and have another size
+    now: 64 MiB of plain memory at most, and what is beyond from `allocate`, until it returns. So
+    does the whole bundle where it grew by them. Of a bundle that `allocate` keeps in a file some 16
+    MiB for each thread are in memory at once.
+
     Raises:
         NothingToPublishError: the root is absent, unreadable or holds no files.
         SourceChangedError: there is nothing to publish because all of it kept changing.
@@ -82,19 +95,22 @@ def pack_tree(
     former = None
     if previous is not None and (previous.root, previous.rules) == (resolved, rules):
         former = previous
-    packer = _Packer(reader, clock, tree.skipped, former)
+    spare = SparePlaces(allocate)
+    packer = _Packer(reader, clock, tree.skipped, spare, former)
     with collector.paused():
         layouts = lay_out(tree, rules, packer.known_layouts)
     memory = allocate(bundle_bytes(layouts))
     try:
         packer.read_all(layouts, memory, listed_at)
-        packer.read_changed()
+        packer.read_changed(memory)
         if not packer.has_files and not optional:
             raise _nothing_to_publish(root, packer)
         return packer.finish(memory, allocate)
     except BaseException:
         memory.close()
         raise
+    finally:
+        spare.close()
 
 
 class _Packer:
@@ -105,17 +121,20 @@ class _Packer:
         reader: EntryReader,
         clock: Clock,
         skipped: Iterable[Skipped],
+        spare: SparePlaces,
         former: PackedTree[Any] | None = None,
     ) -> None:
         self.skipped = list(skipped)
         self.never_settled = False
         self._reader = reader
         self._clock = clock
+        self._spare = spare
         self._former = former
         self._patience_seconds = _PATIENCE_SECONDS
         self._order: dict[str, int] = {}
         self._read: dict[str, Place] = {}
         self._changed: dict[str, EntryChangedError] = {}
+        self._left: dict[str, Place] = {}
 
     @property
     def known_layouts(self) -> Mapping[str, EntryLayout]:
@@ -150,7 +169,7 @@ class _Packer:
 
         for_each(batches(places), read, "mx-pack")
 
-    def read_changed(self) -> None:
+    def read_changed(self, memory: BundleMemory) -> None:
         """Give the entries that changed some time, and list and read them again."""
         for pause_seconds in _PAUSES_SECONDS:
             if not self._changed:
@@ -164,11 +183,12 @@ class _Packer:
             )
             listed_at = self._clock.now()
             for entry in changed:
-                self._read_again(entry, listed_at)
+                self._read_again(entry, listed_at, memory)
         for entry, change in self._changed.items():
             self._never_settled(entry, str(change))
 
-    def _read_again(self, entry: str, listed_at: float) -> None:
+    def _read_again(self, entry: str, listed_at: float, memory: BundleMemory) -> None:
+        """Read an entry to where it lay, which is what it comes to nearly always, or elsewhere."""
         rules = self._reader.rules
         again = scan_entry(self._reader.root, entry, rules)
         if not again.members:
@@ -176,9 +196,17 @@ class _Packer:
             self._never_settled(entry, reason)
             return
         layout = lay_out_entry(entry, again.members, rules)
-        space = memoryview(bytearray(layout.length))
-        reading = Reading(Place(layout, None, space), 0)
-        self._try([reading], space, listed_at, lambda at, length: None)
+        place, written = self._place_again(layout, memory)
+        self._try([Reading(place, 0)], place.space, listed_at, written)
+        written(0, layout.length)
+
+    def _place_again(self, layout: EntryLayout, memory: BundleMemory) -> tuple[Place, Written]:
+        left = self._left.get(layout.entry)
+        if left is None or not is_alike(layout, left.layout):
+            return self._spare.place(layout)
+        start = start_of(left)
+        place = Place(layout, start, left.space)
+        return place, lambda at, length: memory.written(start + at, length)
 
     def _try(
         self, readings: Sequence[Reading], space: memoryview, listed_at: float, written: Written
@@ -198,6 +226,8 @@ class _Packer:
                 self._read[entry] = reading.place
             elif isinstance(error, EntryChangedError):
                 self._changed[entry] = error
+                if reading.place.start is not None:
+                    self._left[entry] = reading.place
             else:
                 self._leave_out(entry, str(error))
 
@@ -235,7 +265,8 @@ class _Packer:
         length = bundle_bytes([place.layout for place in places])
         final = memory if length <= len(memory.view) else allocate(length)
         try:
-            close_ranks(places, final.view, in_target=final is memory)
+            sources: list[BundleMemory] = [memory, *self._spare.memories]
+            close_ranks(places, final, sources, in_target=final is memory)
             final.view[length - len(END_OF_ARCHIVE) : length] = END_OF_ARCHIVE
             final.written(0, length)
             final.cut(length)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from ctypes import memmove
 from dataclasses import dataclass
 
@@ -14,6 +14,15 @@ _BATCH_ENTRIES = 64
 _BATCH_BYTES = 8 << 20
 """A batch takes each thread a few milliseconds, most of them outside the interpreter; what else is
 to be done for it there, once, is little against that."""
+_MOVED_BYTES = 16 << 20
+"""Moved at once: so much of either end is in memory, where a bundle lies in a file."""
+_PLAIN_BYTES = 64 << 20
+"""Of plain memory that all entries together may take which do not fit where they lay."""
+
+
+Written = Callable[[int, int], object]
+"""Hears of each part (offset, length) of a space that was filled with a part of a large file, so
+that it need not be in memory as a whole."""
 
 
 @dataclass(eq=False)
@@ -26,11 +35,65 @@ class Place:
     checksums: Sequence[int] = ()
 
 
-def close_ranks(places: Sequence[Place], target: memoryview, *, in_target: bool) -> None:
-    """Bring `places` into `target`, one after the other in their order, and update them.
+class SparePlaces:
+    """Makes places for entries that do not fit where they lay. One thread.
 
-    With `in_target` the spaces that have a start are parts of `target`, in this order.
+    They take 64 MiB of plain memory at most; what is beyond lies in memories like the bundle's own,
+    each of 64 MiB or, for an entry that is larger, as long as that.
     """
+
+    def __init__(self, allocate: Callable[[int], BundleMemory]) -> None:
+        self._allocate = allocate
+        self._plain_left_bytes = _PLAIN_BYTES
+        self._start = 0
+        self.memories: list[BundleMemory] = []
+
+    def place(self, layout: EntryLayout) -> tuple[Place, Written]:
+        """Return a place of zeros, and what hears which parts of it were filled.
+
+        Raises what `allocate` does.
+        """
+        length = layout.length
+        if length <= self._plain_left_bytes:
+            self._plain_left_bytes -= length
+            return Place(layout, None, memoryview(bytearray(length))), lambda at, count: None
+        if not self.memories or len(self.memories[-1].view) - self._start < length:
+            self.memories.append(self._allocate(max(length, _PLAIN_BYTES)))
+            self._start = 0
+        memory, start = self.memories[-1], self._start
+        self._start += length
+        space = memory.view[start : start + length]
+        return Place(layout, None, space), lambda at, count: memory.written(start + at, count)
+
+    def close(self) -> None:
+        """Free what was allocated. Idempotent; the places are not looked at any more."""
+        while self.memories:
+            self.memories.pop().close()
+
+
+def is_alike(layout: EntryLayout, other: EntryLayout) -> bool:
+    """Tell whether one entry overwrites all of another, as where a file was written again."""
+    return _shape(layout) == _shape(other)
+
+
+def _shape(layout: EntryLayout) -> tuple[int, list[int], list[int]]:
+    sizes = [0 if member.is_dir else member.stamp.size for member in layout.members]
+    return layout.length, list(layout.offsets), sizes
+
+
+def close_ranks(
+    places: Sequence[Place],
+    memory: BundleMemory,
+    sources: Sequence[BundleMemory],
+    *,
+    in_target: bool,
+) -> None:
+    """Bring `places` into `memory`, one after the other in their order, and update them.
+
+    They lie in `sources`, or in plain memory. With `in_target` the spaces that have a start are
+    parts of `memory`, in this order. Where bundles lie in files, a few MiB are in memory at once.
+    """
+    target = memory.view
     starts: list[int] = []
     end = 0
     for place in places:
@@ -43,10 +106,25 @@ def close_ranks(places: Sequence[Place], target: memoryview, *, in_target: bool)
     # what comes from elsewhere. Slices of one buffer are copied as by memmove.
     down = [(place, start) for place, start in inside if start < start_of(place)]
     up = [(place, start) for place, start in reversed(inside) if start > start_of(place)]
+    moved_bytes = 0
     for place, start in (*down, *up, *outside):
         space = target[start : start + place.layout.length]
-        space[:] = place.space
+        is_upwards = in_target and place.start is not None and place.start < start
+        for part in _parts(len(space), backwards=is_upwards):
+            space[part] = place.space[part]
+            moved_bytes += part.stop - part.start
+            if moved_bytes >= _MOVED_BYTES:
+                moved_bytes = 0
+                for each in (memory, *sources):
+                    each.written(0, len(each.view))
         place.space, place.start = space, start
+
+
+def _parts(length: int, *, backwards: bool) -> Iterator[slice]:
+    """Yield the slices in which so many bytes are moved: none overwrites what is still to be."""
+    starts = range(0, length, _MOVED_BYTES)
+    for start in reversed(starts) if backwards else starts:
+        yield slice(start, min(start + _MOVED_BYTES, length))
 
 
 def copy(memory: BundleMemory, start: int, target: memoryview) -> None:

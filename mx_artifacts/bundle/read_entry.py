@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from mx_artifacts.bulk.read import ShortFileError, read_files
 from mx_artifacts.bulk.status import DIRECTORY_FLAGS, stamp_columns
 from mx_artifacts.bundle.entry import COMMIT_SECONDS, EntryFile, EntryView
-from mx_artifacts.bundle.places import Place
+from mx_artifacts.bundle.places import Place, Written
 from mx_artifacts.bundle.rules import PackRules
 from mx_artifacts.bundle.tree import SourceMember
 from mx_artifacts.core.chunks import MIB
@@ -37,9 +37,6 @@ class EntryUnfitError(Exception):
 
 
 EntryError = EntryChangedError | EntryUnfitError
-Written = Callable[[int, int], object]
-"""Hears of each part (offset, length) of a space that was filled with a part of a large file, so
-that it need not be in memory as a whole."""
 
 
 @dataclass(frozen=True, slots=True)

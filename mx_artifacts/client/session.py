@@ -36,7 +36,10 @@ class Session:
         self._closing = False
         self._error: grpc.RpcError | None = None
         self._attached = False
+        self.was_silent = False
+        """Whether it was given up because no answer came in time."""
         self.encodings: tuple[str, ...] = ()
+        self.max_bytes_per_second = 0
         self._call: Any = stub.Attach(pb.AttachRequest(session_id=self.session_id))
         self._call.add_done_callback(lambda _call: self._ended.set())
         self._thread = threading.Thread(target=self._run, name="mx-session", daemon=True)
@@ -51,6 +54,7 @@ class Session:
         if not self._answered.wait(self._timeout_seconds):
             self._call.cancel()
             self._answered.wait()
+            self.was_silent = not self._attached
         return None if self._attached else self._error
 
     @property
@@ -71,6 +75,7 @@ class Session:
         try:
             event = next(self._call)
             self.encodings = tuple(event.encodings)
+            self.max_bytes_per_second = event.max_bytes_per_second
             self._attached = True
             self._answered.set()
             self._renew(max(event.lease_ttl_seconds, 1) / RENEWALS_PER_TTL)

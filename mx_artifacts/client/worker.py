@@ -112,12 +112,19 @@ class WorkerClient:
             start = self._next_start(page, start, chunk_count)
             yield tuple(convert.chunk_from_wire(chunk) for chunk in page.chunks)
 
-    def check_answers(self, mx_source_id: str, artifact_id: str) -> None:
+    def check_answers(
+        self, mx_source_id: str, artifact_id: str, timeout_seconds: float | None = None
+    ) -> None:
         """Return when the source still answers, by its smallest call."""
-        self._page(mx_source_id, artifact_id, 0, max_chunks=1)
+        self._page(mx_source_id, artifact_id, 0, max_chunks=1, timeout_seconds=timeout_seconds)
 
     def _page(
-        self, mx_source_id: str, artifact_id: str, start: int, max_chunks: int
+        self,
+        mx_source_id: str,
+        artifact_id: str,
+        start: int,
+        max_chunks: int,
+        timeout_seconds: float | None = None,
     ) -> pb.GetArtifactManifestChunksResponse:
         request = pb.GetArtifactManifestChunksRequest(
             mx_source_id=mx_source_id,
@@ -127,7 +134,7 @@ class WorkerClient:
         )
         with self._manifest_errors():
             answer: pb.GetArtifactManifestChunksResponse = self._worker.GetArtifactManifestChunks(
-                request, timeout=self._timeout_seconds
+                request, timeout=self._limit(timeout_seconds)
             )
         return answer
 
@@ -164,6 +171,9 @@ class WorkerClient:
             self._session = session
             return True
         session.join()
+        if session.was_silent:
+            what = f"source {self.endpoint} did not answer in time"
+            raise PeerLostError(what, is_silent=True)
         if isinstance(error, grpc.Call) and error.code() not in _NO_SESSIONS:
             raise error_from_worker(error, self.endpoint)
         self._plain = True
@@ -196,6 +206,11 @@ class WorkerClient:
     def encodings(self) -> tuple[str, ...]:
         """What `prepare_block` can give, once attached."""
         return self._session.encodings if self._session is not None else ()
+
+    @property
+    def max_bytes_per_second(self) -> int:
+        """What the source gives to all its targets together, once attached; 0: any number."""
+        return self._session.max_bytes_per_second if self._session is not None else 0
 
     def prepare_block(
         self,
@@ -276,9 +291,8 @@ class WorkerClient:
         )
 
     def _call(self, call: Callable[[float], T], timeout_seconds: float | None = None) -> T:
-        limit = self._timeout_seconds
         try:
-            return call(limit if timeout_seconds is None else min(limit, timeout_seconds))
+            return call(self._limit(timeout_seconds))
         except grpc.RpcError as error:
             # Our own sources say so of nothing else; the reference's have no sessions.
             if self._session is not None and error.code() is grpc.StatusCode.FAILED_PRECONDITION:
@@ -286,6 +300,10 @@ class WorkerClient:
             raise error_from_worker(error, self.endpoint) from error
         except ValueError as error:  # gRPC's word for a channel that was closed meanwhile
             raise PeerLostError(f"source {self.endpoint}: {error}") from error
+
+    def _limit(self, timeout_seconds: float | None) -> float:
+        limit = self._timeout_seconds
+        return limit if timeout_seconds is None else min(limit, timeout_seconds)
 
     @contextlib.contextmanager
     def _manifest_errors(self) -> Iterator[None]:

@@ -60,6 +60,15 @@ class Link:
         self._turn(-1, length_bytes if is_counted else 0)
         self._connected = True
 
+    @contextmanager
+    def waiting(self) -> Iterator[None]:
+        """Count the time in which a source makes us wait, by intent, for what it carries then."""
+        self._turn(+1, 0)
+        try:
+            yield
+        finally:
+            self._turn(-1, 0)
+
     def _turn(self, change: int, carried_bytes: int) -> None:
         with self._lock:
             now = self._clock.monotonic()
@@ -101,12 +110,18 @@ class Encoding:
         self._link = link
         self._lock = threading.Lock()
         self._on = False
+        self.is_limited = False
+        """Whether the source gives its bytes more slowly than it compresses."""
         self._asked = 0
         self._came: deque[_Came] = deque(maxlen=REMEMBERED_BLOCKS)
 
-    def offered(self, by_source: tuple[str, ...]) -> None:
-        """Hear what the source can make."""
+    def offered(self, by_source: tuple[str, ...], max_bytes_per_second: int = 0) -> None:
+        """Hear what the source can make, and what it gives to all its targets; 0: any number."""
         self._on = self._mode != NONE and ZSTD in by_source and ZSTD in encodings()
+        self.is_limited = 0 < max_bytes_per_second < FAST_BYTES_PER_SECOND
+        if self.is_limited:
+            at_least = 1 / max_bytes_per_second
+            self._least_seconds_per_byte = max(self._least_seconds_per_byte, at_least)
 
     def refused(self) -> None:
         """Hear that the source cannot, after all."""
@@ -144,7 +159,9 @@ class Encoding:
     def _seconds_per_byte(self) -> float:
         """Return what a byte takes on the link; 0: not known, or nothing."""
         measured = self._link.seconds_per_byte()
-        return 0.0 if measured is None else max(measured, self._least_seconds_per_byte)
+        if measured is None and not self.is_limited:
+            return 0.0
+        return max(measured or 0.0, self._least_seconds_per_byte)
 
     def _is_better(self, link: float) -> bool:
         ratio = statistics.fmean(each.ratio for each in self._came)

@@ -9,7 +9,7 @@ import logging
 import threading
 from collections.abc import Callable
 
-from mx_artifacts.errors import MxArtifactsError, TransportError
+from mx_artifacts.errors import MxArtifactsError, NoFreeSlotError, TransportError
 from mx_artifacts.transfer.board import Board
 from mx_artifacts.transfer.source import Source
 
@@ -103,6 +103,8 @@ class Opener:
         while not (source.is_complete or self._closed.wait(REFRESH_SECONDS)):
             try:
                 is_new = source.refresh()
+            except NoFreeSlotError:  # too busy to tell
+                continue
             except Exception as error:
                 with self._lock:
                     is_over = self._closed.is_set() or source not in self._open

@@ -307,11 +307,11 @@ class _Way:
             return min(left, 2 * MIN_STALL_SECONDS)
         return left
 
-    def pause(self, seconds: float) -> None:
+    def pause(self, seconds: float, waited_seconds: float = 0.0) -> None:
         """Wait for a source that is busy, or raise."""
         seconds *= self._pipeline.jitter()
         self._pipeline.wait(seconds)
-        self._check(seconds)
+        self._check(waited_seconds + seconds)
 
     def finish(self, read: PendingRead) -> None:
         """Wait for the bytes, or raise."""

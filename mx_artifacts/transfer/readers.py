@@ -32,8 +32,9 @@ class Patience(Protocol):
         """Return the seconds that a call may last."""
         ...
 
-    def pause(self, seconds: float) -> None:
-        """Wait so long, or raise because there is no point in it any more."""
+    def pause(self, seconds: float, waited_seconds: float = 0.0) -> None:
+        """Wait so long, after a call took `waited_seconds` for no answer; or raise because there
+        is no point in it any more."""
         ...
 
     def finish(self, read: PendingRead) -> None:
@@ -146,7 +147,9 @@ class BlockReader:
             if wrong:  # then the checksums are wrong, too
                 logger.warning("source %s: a block of %d bytes: %s", self._source, stored, wrong)
         self._span_bytes = span.length
-        self._besides_seconds = SYSTEM_CLOCK.monotonic() - brought + prepared - started
+        # That a source grants so much only after a while is what its link costs.
+        preparing_seconds = 0.0 if self._source.encoding.is_limited else prepared - started
+        self._besides_seconds = SYSTEM_CLOCK.monotonic() - brought + preparing_seconds
         return stored
 
     def release(self) -> bool:

@@ -9,13 +9,14 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from typing import TypeVar
 
 from mx_artifacts.bundle.spans import Span
 from mx_artifacts.client.extension import BlockLease, WholeLease
 from mx_artifacts.client.worker import ChunkLease, WorkerClient
+from mx_artifacts.clock import SYSTEM_CLOCK
 from mx_artifacts.compression import NONE, encodings
 from mx_artifacts.core.manifest import ArtifactManifest, ManifestChunk
 from mx_artifacts.core.ranges import Ranges
@@ -110,16 +111,18 @@ class Source:
         """Attach, and lease what can be leased at once. Idempotent.
 
         Raises:
-            NoFreeSlotError: this target `serves_on` what it reads, and enough others do.
+            NoFreeSlotError: this target `serves_on` what it reads, and enough others do; or it
+                answers its smallest call only.
             PeerLostError, RemoteError, RecordNotFoundError, TransportError, ManifestInvalidError
         """
         if self._is_open:
             return
-        self.client.attach()
-        self.encoding.offered(self.client.encodings)
-        whole = self.client.lease_artifact(
-            self.address.mx_source_id, self._artifact_id, serves_on=serves_on
-        )
+        with self._busy_if_it_answers():
+            self.client.attach()
+            self.encoding.offered(self.client.encodings, self.client.max_bytes_per_second)
+            whole = self.client.lease_artifact(
+                self.address.mx_source_id, self._artifact_id, serves_on=serves_on
+            )
         if whole is not None:
             self._check_whole(whole)
             self._connect(whole.descriptor)
@@ -139,9 +142,10 @@ class Source:
 
         Raises as `open`.
         """
-        complete, ranges = self.client.extension.availability(
-            self.address.mx_source_id, self._artifact_id
-        )
+        with self._busy_if_it_answers():
+            complete, ranges = self.client.extension.availability(
+                self.address.mx_source_id, self._artifact_id
+            )
         is_new = complete or _listed(ranges) != _listed(self._ranges)
         self._ranges, self._complete = ranges, complete
         return is_new
@@ -168,9 +172,28 @@ class Source:
                 "for too long"
             )
 
-    def check_answers(self) -> None:
+    def check_answers(self, timeout_seconds: float | None = None) -> None:
         """Return when it still answers, by its smallest call; raises as `open`."""
-        self.client.check_answers(self.address.mx_source_id, self._artifact_id)
+        self.client.check_answers(self.address.mx_source_id, self._artifact_id, timeout_seconds)
+
+    @contextmanager
+    def _busy_if_it_answers(self) -> Iterator[None]:
+        """Raise NoFreeSlotError where a call was not answered in time, but the smallest one is."""
+        try:
+            yield
+        except PeerLostError as error:
+            self._check_is_busy(error)
+            raise NoFreeSlotError(f"{error}, but answers others: it is busy") from error
+
+    def _check_is_busy(self, error: PeerLostError, timeout_seconds: float | None = None) -> None:
+        """Return when it did no worse than let one call wait too long; else it is lost, so raise.
+
+        Under load, hundreds of targets that wait for a few slots make it so slow.
+        """
+        if not error.is_silent:
+            raise error
+        self.client.check_attached()
+        self.check_answers(timeout_seconds)
 
     def close(self) -> None:
         """Detach and disconnect. Idempotent; nobody reads from it any more."""
@@ -267,14 +290,19 @@ class Source:
     def _insist(self, prepare: Callable[[], T], patience: Patience) -> T:
         backoff = FIRST_BACKOFF_SECONDS
         while True:
+            started, waited_seconds = SYSTEM_CLOCK.monotonic(), 0.0
             try:
-                return prepare()
+                with self.link.waiting() if self.encoding.is_limited else nullcontext():
+                    return prepare()
             except NoFreeSlotError:
                 if not patience.remaining():
                     raise
+            except PeerLostError as error:
+                self._check_is_busy(error, patience.remaining())
+                waited_seconds = SYSTEM_CLOCK.monotonic() - started
             except RecordNotFoundError as error:  # it gave us its tables, so it is stopping
                 raise PeerLostError(f"{error}; it served that a moment ago") from error
-            patience.pause(backoff)
+            patience.pause(backoff, waited_seconds)
             backoff = min(2 * backoff, MAX_BACKOFF_SECONDS)
 
     def release(self, lease: ChunkLease | BlockLease) -> bool:

@@ -104,7 +104,8 @@ def error_from_worker(error: grpc.RpcError, endpoint: str) -> MxArtifactsError:
     if code is grpc.StatusCode.UNAVAILABLE:
         return PeerLostError(f"{where} is gone: {details}")
     if code in (grpc.StatusCode.DEADLINE_EXCEEDED, grpc.StatusCode.CANCELLED):  # by us, then
-        return PeerLostError(f"{where} did not answer in time")
+        is_silent = code is grpc.StatusCode.DEADLINE_EXCEEDED
+        return PeerLostError(f"{where} did not answer in time", is_silent=is_silent)
     if code is grpc.StatusCode.NOT_FOUND:
         return RecordNotFoundError(f"{where}: {details}")
     return RemoteError(f"{where} failed ({code.name}): {details}")

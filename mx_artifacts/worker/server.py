@@ -133,7 +133,7 @@ class WorkerServer:
                 lambda: self._service.draining,
                 prepares,
                 self._blocks if compression != NONE and encodings() else None,
-                whole=max_bytes_per_second is None,
+                max_bytes_per_second=max_bytes_per_second,
             ),
             self._server,
         )

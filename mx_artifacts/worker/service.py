@@ -11,7 +11,7 @@ import grpc
 
 from mx_artifacts.client.worker import SESSION_METADATA_KEY
 from mx_artifacts.core.manifest import ArtifactHeader, ManifestChunk
-from mx_artifacts.errors import MxArtifactsError, RecordNotFoundError
+from mx_artifacts.errors import MxArtifactsError, NoFreeSlotError, RecordNotFoundError
 from mx_artifacts.memory.leases import LeaseTable
 from mx_artifacts.wire import convert
 from mx_artifacts.wire.gen.model_express import p2p_pb2 as pb
@@ -23,6 +23,8 @@ from mx_artifacts.worker.sessions import Sessions
 
 CHUNKS_PER_PAGE = 1024
 """As the reference; some 40 kB a page."""
+HEARD_SECONDS = 0.25
+"""What an answer may take on its way, on a machine under load."""
 
 
 @dataclass(frozen=True)
@@ -51,10 +53,18 @@ def translated(context: grpc.ServicerContext) -> Iterator[None]:
 
 
 def release_unheard(leases: Leases, lease_id: str, context: grpc.ServicerContext) -> None:
-    """Free a lease of which nobody will hear, since the caller is gone."""
-    if not context.is_active():
-        with contextlib.suppress(MxArtifactsError):
-            leases.release(lease_id)
+    """Free a lease of which nobody will hear, since the caller is gone, or is about to give up.
+
+    Its session goes on, so nothing else would free it before that ends.
+    """
+    left_seconds = context.time_remaining()
+    is_late = left_seconds is not None and left_seconds < HEARD_SECONDS
+    if context.is_active() and not is_late:
+        return
+    with contextlib.suppress(MxArtifactsError):
+        leases.release(lease_id)
+    if context.is_active():
+        _abort(context, NoFreeSlotError("what was asked for was ready too late"))
 
 
 class WorkerService(p2p_pb2_grpc.WorkerServiceServicer):

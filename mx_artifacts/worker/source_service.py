@@ -30,6 +30,9 @@ MAX_LEASES_SERVED_ON = 4
 only have their first spans later, and could read from those before them (benchmarks/swarm.py: 100
 targets take 1.8 times as long as one alone so, and 6.6 times without a limit)."""
 
+_MAX_TOLD_RATE = (1 << 64) - 1
+"""What its field on the wire holds; a limit beyond is none."""
+
 
 class SourceService(source_pb2_grpc.SourceServiceServicer):
     """Binds leases to the life of their targets, and leases artifacts as a whole.
@@ -47,11 +50,12 @@ class SourceService(source_pb2_grpc.SourceServiceServicer):
         prepares: Prepares,
         blocks: Blocks | None,
         *,
-        whole: bool,
+        max_bytes_per_second: float | None,
     ) -> None:
         """Compress with `blocks`, or not at all.
 
-        Lease artifacts `whole` or never: one-sided reads of all of it cannot be slowed down.
+        With a limit of its bytes, artifacts are never leased as a whole: one-sided reads of all of
+        it cannot be slowed down.
         """
         self._catalogue = catalogue
         self._leases = leases
@@ -60,7 +64,7 @@ class SourceService(source_pb2_grpc.SourceServiceServicer):
         self._is_draining = is_draining
         self._prepares = prepares
         self._blocks = blocks
-        self._whole = whole
+        self._max_bytes_per_second = max_bytes_per_second
         self._served_on = threading.Semaphore(MAX_LEASES_SERVED_ON)
 
     def Attach(
@@ -72,9 +76,11 @@ class SourceService(source_pb2_grpc.SourceServiceServicer):
         end = self._ender(request.session_id, ended)
         if not context.add_callback(end):
             end()
+        limit = self._max_bytes_per_second
         yield pb.AttachEvent(
             lease_ttl_seconds=max(1, int(self._lease_ttl_seconds)),
             encodings=[ZSTD] if self._blocks is not None else [],
+            max_bytes_per_second=0 if limit is None else min(int(limit), _MAX_TOLD_RATE),
         )
         if self._blocks is not None:
             self._blocks.warm_up()
@@ -105,7 +111,8 @@ class SourceService(source_pb2_grpc.SourceServiceServicer):
                 raise LeaseExpiredError("a whole artifact is leased to attached sessions only")
             self._sessions.check(request.session_id)
             served = self._select(request.artifact)
-            leased = served.source.lease_whole() if self._whole else None
+            is_limited = self._max_bytes_per_second is not None
+            leased = None if is_limited else served.source.lease_whole()
             if leased is None:
                 context.abort(
                     grpc.StatusCode.FAILED_PRECONDITION,

@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import grpc
 import pytest
@@ -23,6 +24,8 @@ from mx_artifacts.errors import (
 from mx_artifacts.observability.events import Event, EventSink, drop
 from mx_artifacts.transport.faults import Corrupt, Delay, Fault, FaultyTransport, LosePeer, Stall
 from mx_artifacts.worker.server import WorkerServer
+from mx_artifacts.worker.service import WorkerService
+from mx_artifacts.worker.source_service import SourceService
 from tests.support.artifacts import (
     CHUNK_SIZE,
     SOURCE_ID,
@@ -34,6 +37,8 @@ from tests.support.artifacts import (
 from tests.support.received import Received, fetch
 
 CHUNKS = 6
+CALL_SECONDS = 0.5
+"""Of one call, in tests of what happens after it."""
 
 
 @pytest.fixture
@@ -230,6 +235,56 @@ def test_a_source_that_is_busy_for_ever_is_given_up_at_the_deadline(
         assert target.has_failed()
         target.fetch(server, artifact)
     assert target.has(artifact)
+
+
+@pytest.mark.parametrize("call", ["PrepareArtifactChunk", "Attach", "LeaseArtifact"])
+def test_a_source_that_is_late_with_some_answers_is_busy_not_lost(
+    artifact: SealedArtifact, target: Target, call: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has hundreds of targets, and answers its smallest call."""
+    late = iter([CALL_SECONDS + 0.2] * 3)
+    service = WorkerService if call == "PrepareArtifactChunk" else SourceService
+    answer = getattr(service, call)
+
+    def answer_late(self: object, request: object, context: grpc.ServicerContext) -> object:
+        time.sleep(next(late, 0.0))
+        return answer(self, request, context)
+
+    monkeypatch.setattr(service, call, answer_late)
+    monkeypatch.setattr("mx_artifacts.transfer.planner.CALL_TIMEOUT_SECONDS", CALL_SECONDS)
+    monkeypatch.setattr("mx_artifacts.transfer.scout.CALL_TIMEOUT_SECONDS", CALL_SECONDS)
+    with serving(artifact, slots=2) as server:
+        target.fetch(server, artifact)
+        assert len(server._leases) == 0
+    assert target.has(artifact)
+    assert next(late, None) is None
+
+
+def test_a_source_that_answers_nothing_any_more_is_lost_within_its_calls_time(
+    artifact: SealedArtifact, target: Target, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    silent, over = threading.Event(), threading.Event()
+    answer = WorkerService.GetArtifactManifestChunks
+
+    def hang(self: WorkerService, request: object, context: grpc.ServicerContext) -> object:
+        silent.set()
+        over.wait(60)
+        context.abort(grpc.StatusCode.UNAVAILABLE, "it was too late for an answer")
+        raise AssertionError("abort raises")
+
+    def answer_once(self: WorkerService, request: Any, context: grpc.ServicerContext) -> object:
+        return (hang if silent.is_set() else answer)(self, request, context)
+
+    monkeypatch.setattr(WorkerService, "PrepareArtifactChunk", hang)
+    monkeypatch.setattr(WorkerService, "GetArtifactManifestChunks", answer_once)
+    monkeypatch.setattr("mx_artifacts.transfer.planner.CALL_TIMEOUT_SECONDS", CALL_SECONDS)
+    with serving(artifact, slots=2) as server:
+        started = time.monotonic()
+        with pytest.raises(PeerLostError, match=server.endpoint):
+            target.fetch(server, artifact)
+        assert time.monotonic() - started < 10 * CALL_SECONDS
+        over.set()
+    assert target.has_failed()
 
 
 def test_a_source_without_sessions_is_served_by_the_plain_protocol(

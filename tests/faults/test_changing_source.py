@@ -18,11 +18,12 @@ from mx_artifacts import threads
 from mx_artifacts.bulk.listing import Listing
 from mx_artifacts.bundle import pack as packing
 from mx_artifacts.bundle import read_entry, tree
-from mx_artifacts.bundle.pack import MIN_AGE_SECONDS
+from mx_artifacts.bundle.pack import MIN_AGE_SECONDS, pack_tree
 from mx_artifacts.bundle.packed import PackReport
 from mx_artifacts.bundle.rules import PackRules, first_parts
 from mx_artifacts.clock import FakeClock, SystemClock
 from mx_artifacts.errors import SourceChangedError
+from mx_artifacts.memory.buffers import FileBuffer
 from tests.support.packing import pack_to_file, unpack_file
 from tests.support.trees import read_tree, write_tree
 
@@ -104,6 +105,39 @@ def test_a_file_that_changes_once_is_packed_at_the_second_try(
     assert report.skipped == ()
     assert report.file_count == 4
     assert unpacked(tmp_path / "b.tar") == read_tree(root)
+
+
+@pytest.mark.parametrize("grows", [False, True])
+def test_a_large_entry_that_changes_takes_no_plain_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, grows: bool
+) -> None:
+    """Where it has its size again it is read to where it lay; else to memory of the same sort."""
+    monkeypatch.setattr("mx_artifacts.bundle.places._PLAIN_BYTES", 1 << 16)
+    monkeypatch.setattr("mx_artifacts.bundle.read_entry._BLOCK_BYTES", 1 << 16)
+    old, new = (random.Random(n).randbytes(1 << 20) for n in range(2))
+    root = write_tree(tmp_path / "root", {"a": {"x": b"a"}, "k": {"x": old}, "z": {"x": b"z"}})
+    allocated: list[FileBuffer] = []
+
+    def allocate(length: int) -> FileBuffer:
+        allocated.append(FileBuffer(tmp_path, length))
+        return allocated[-1]
+
+    read_large, changes = read_entry._read_large, iter([{"k": {"x": new + bytes(grows)}}])
+
+    def read_and_recompile(*arguments: Any) -> int:
+        checksum = read_large(*arguments)
+        write_tree(root, next(changes, {}))
+        return checksum
+
+    pack(tmp_path)  # so that nothing is fresh any more
+    monkeypatch.setattr(read_entry, "_read_large", read_and_recompile)
+    packed = pack_tree(root, BY_DIRECTORY, allocate)
+    assert packed.report.skipped == ()
+    (tmp_path / "b.tar").write_bytes(packed.memory.view)
+    packed.memory.close()
+    assert unpacked(tmp_path / "b.tar") == read_tree(root)
+    assert len(allocated) == (3 if grows else 1), "the bundle, the entry, the bundle that grew"
+    assert all(each._file.closed for each in allocated)
 
 
 @pytest.mark.parametrize(

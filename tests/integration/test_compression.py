@@ -64,9 +64,11 @@ def cache(tmp_path: Path) -> Path:
     return root
 
 
-def _fetch(fleet: Fleet, tmp_path: Path, cache: Path, **settings: Any) -> tuple[float, int, int]:
+def _fetch(
+    fleet: Fleet, tmp_path: Path, cache: Path, bytes_per_second: float = 40e6, **settings: Any
+) -> tuple[float, int, int]:
     """Fetch and compare; return the seconds, the bytes carried and those of the artifact."""
-    link = SlowLink()
+    link = SlowLink(bytes_per_second)
     started = time.monotonic()
     fetched = fleet.fetch(fleet.fetcher(lambda: link, **settings), tmp_path / "cold")
     seconds = time.monotonic() - started
@@ -196,6 +198,35 @@ def test_a_rate_limit_counts_what_is_carried(fleet: Fleet, tmp_path: Path, cache
         fleet, tmp_path, cache, compression="zstd", max_bytes_per_second=4e6
     )
     assert carried / 2e6 - 1.0 < seconds < 0.7 * total / 2e6
+
+
+def test_a_source_that_limits_its_rate_is_a_slow_link(
+    fleet: Fleet, tmp_path: Path, cache: Path
+) -> None:
+    """Though its bytes come at once when it has granted them."""
+    fleet.publish(cache, max_bytes_per_second=5e6)
+    seconds, carried, total = _fetch(fleet, tmp_path, cache, 1e9, compression="auto")
+    assert carried < 0.5 * total
+    assert seconds < 0.7 * total / 5e6
+
+
+def test_what_does_not_shrink_comes_no_slower_from_a_source_that_limits_its_rate(
+    fleet: Fleet, tmp_path: Path
+) -> None:
+    cache = fill_cache(tmp_path / "warm", files=4, large=LARGE_BYTES)
+    fleet.publish(cache, max_bytes_per_second=10e6)
+    seconds, carried, total = _fetch(fleet, tmp_path, cache, 1e9, compression="auto")
+    assert carried == total
+    assert seconds < 1.5 * total / 10e6 + 1.0
+
+
+def test_a_source_that_limits_its_rate_beyond_its_compressor_is_left_alone(
+    fleet: Fleet, tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Blocks, "lease", lambda *_: pytest.fail("a block was asked for"))
+    fleet.publish(cache, max_bytes_per_second=1e9)
+    fleet.fetch(fleet.fetcher(compression="auto"), tmp_path / "cold")
+    assert contents(tmp_path / "cold") == contents(cache)
 
 
 # --- sources that lie -----------------------------------------------------------------------------

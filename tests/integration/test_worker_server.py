@@ -15,6 +15,7 @@ import pytest
 
 from mx_artifacts.client.worker import WorkerClient
 from mx_artifacts.clock import FakeClock
+from mx_artifacts.core.manifest import ManifestChunk
 from mx_artifacts.errors import (
     ConfigurationError,
     LeaseExpiredError,
@@ -26,6 +27,7 @@ from mx_artifacts.errors import (
 from mx_artifacts.observability.events import Event
 from mx_artifacts.wire.gen.model_express import p2p_pb2 as pb
 from mx_artifacts.wire.gen.model_express import p2p_pb2_grpc
+from mx_artifacts.worker.chunk_source import SlotChunkSource
 from mx_artifacts.worker.server import WorkerServer
 from tests.support.artifacts import (
     CHUNK_SIZE,
@@ -77,6 +79,29 @@ def test_a_busy_source_says_so_and_a_release_frees_it(
     prepare(client, artifact, 1)
     with pytest.raises(RecordNotFoundError, match="lease"):
         client.release_chunk(SOURCE_ID, artifact.artifact_id, lease_id)
+
+
+def test_a_lease_that_is_ready_when_its_target_gives_up_is_freed(
+    artifact: SealedArtifact,
+    server: WorkerServer,
+    clients: Callable[[], WorkerClient],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The target asks again under the same session, which would keep the slot otherwise."""
+    fill = SlotChunkSource._fill
+    late = iter([0.9])
+
+    def fill_late(self: SlotChunkSource, chunk: ManifestChunk, target: memoryview) -> None:
+        time.sleep(next(late, 0.0))
+        fill(self, chunk, target)
+
+    monkeypatch.setattr(SlotChunkSource, "_fill", fill_late)
+    client = clients()
+    assert client.attach()
+    with pytest.raises((NoFreeSlotError, PeerLostError), match=r"too late|in time"):
+        client.prepare_chunk(SOURCE_ID, artifact.artifact_id, 0, timeout_seconds=1.0)
+    prepare(client, artifact)
+    assert len(server._leases) == 1
 
 
 def test_a_session_that_ends_frees_its_slot_for_the_next(

@@ -85,6 +85,39 @@ def test_what_one_takes_at_most_is_a_link_too() -> None:
     assert _encoding(link, rate=10e6).of_next(SPAN)
 
 
+def test_a_source_that_gives_its_bytes_slowly_is_a_slow_link_from_the_first() -> None:
+    def limited(bytes_per_second: int, link: Link) -> Encoding:
+        encoding = Encoding(AUTO, None, link)
+        encoding.offered((ZSTD,), bytes_per_second)
+        return encoding
+
+    assert limited(10_000_000, Link()).of_next(SPAN)
+    assert not limited(1_000_000_000, Link()).of_next(SPAN)
+    clock = FakeClock()
+    link = Link(clock)
+    encoding = limited(10_000_000, link)
+    for _ in range(4):  # three others have their share of it
+        with link.waiting():
+            clock.sleep(4 * SPAN / 10e6)
+        with link.carrying(SPAN):
+            clock.sleep(0.001)
+    assert link.seconds_per_byte() == pytest.approx(4 / 10e6, rel=0.01)
+    for _ in range(PROBES):
+        encoding.came(SPAN, SPAN // 2, 2 * SPAN / 20e6, at_once=1)
+    assert encoding.pays, "what seems much for it alone is little beside its share"
+
+
+def test_what_waiting_costs_is_not_counted_while_it_connects() -> None:
+    clock = FakeClock()
+    link = Link(clock)
+    with link.waiting():
+        clock.sleep(9.0)
+    with link.carrying(SPAN):
+        clock.sleep(9.0)
+    _carry(link, clock, 2, seconds=1.0)
+    assert link.seconds_per_byte() == pytest.approx(1.0 / SPAN)
+
+
 def test_all_or_nothing_where_it_is_demanded() -> None:
     assert _encoding(Link(), ZSTD).of_next(1)
     assert not _encoding(Link(), NONE).of_next(SPAN)

@@ -13,12 +13,14 @@ class AttachRequest(_message.Message):
     def __init__(self, session_id: _Optional[str] = ...) -> None: ...
 
 class AttachEvent(_message.Message):
-    __slots__ = ("lease_ttl_seconds", "encodings")
+    __slots__ = ("lease_ttl_seconds", "encodings", "max_bytes_per_second")
     LEASE_TTL_SECONDS_FIELD_NUMBER: _ClassVar[int]
     ENCODINGS_FIELD_NUMBER: _ClassVar[int]
+    MAX_BYTES_PER_SECOND_FIELD_NUMBER: _ClassVar[int]
     lease_ttl_seconds: int
     encodings: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, lease_ttl_seconds: _Optional[int] = ..., encodings: _Optional[_Iterable[str]] = ...) -> None: ...
+    max_bytes_per_second: int
+    def __init__(self, lease_ttl_seconds: _Optional[int] = ..., encodings: _Optional[_Iterable[str]] = ..., max_bytes_per_second: _Optional[int] = ...) -> None: ...
 
 class RenewLeasesRequest(_message.Message):
     __slots__ = ("session_id",)
