@@ -14,7 +14,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
-VERSION = 4
+VERSION = 5
 """Of the functions' arguments; what was built from other sources than these is left alone."""
 OUTSIDE = -1
 """In place of an errno: a part of a buffer that was stated does not lie in it."""
@@ -59,6 +59,7 @@ def _load() -> CDLL:
     arguments: dict[str, list[Any]] = {
         "status": [c_int, count, *[address] * 2],
         "list": [c_int, count, *[address] * 2, number, address, number, address],
+        "same": [c_int, count, *[address] * 3],
         "create": [c_int, count, *[address] * 2, number, *[address] * 4, c_int, *[address] * 3],
         "overwrite": [c_int, count, *[address] * 2, number, *[address] * 3],
         "read": [c_int, count, *[address] * 2, number, *[address] * 4],

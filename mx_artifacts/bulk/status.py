@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import os
+import stat
 from array import array
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from itertools import chain
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
-from mx_artifacts.bulk.library import bytes_of, library, names_of
+from mx_artifacts.bulk.library import bytes_of, column_of, library, names_of
 from mx_artifacts.threads import for_each, thread_count
 
+T = TypeVar("T")
 DIRECTORY_FLAGS = os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC
 
 
@@ -54,19 +57,52 @@ def stamp_columns(directory: str, paths: Sequence[str]) -> StampColumns:
     Raises:
         OSError: the directory cannot be looked into.
     """
+    parts = _in_parts(directory, len(paths), lambda above, part: _columns(above, paths[part]))
+    if len(parts) == 1:
+        return parts[0]
+    columns = zip(*parts, strict=True)
+    return StampColumns._make(tuple(chain(*column)) for column in columns)
+
+
+def all_are_files(
+    directory: str, paths: Sequence[str], sizes: Sequence[int], mtimes_ns: Sequence[int]
+) -> bool:
+    """Tell whether at all of `paths` stand plain files of these sizes and modification times.
+
+    Raises:
+        OSError: the directory cannot be looked into.
+    """
+    compiled = library()
+
+    def are_files(above: int, part: slice) -> bool:
+        some = paths[part]
+        if compiled is not None:
+            with suppress(OverflowError):  # a number that does not fit into 64 bits with a sign
+                numbers = [array("q", column[part]) for column in (sizes, mtimes_ns)]
+                columns = (column_of(each, len(some)) for each in numbers)
+                same = compiled.bulk_same(above, len(some), names_of(some), *columns)
+                return bool(same == len(some))
+        found = (_stamp(above, path) for path in some)
+        return all(
+            stat.S_ISREG(each.mode) and (each.size, each.mtime_ns) == (size, mtime_ns)
+            for each, size, mtime_ns in zip(found, sizes[part], mtimes_ns[part], strict=True)
+        )
+
+    return all(_in_parts(directory, len(paths), are_files))
+
+
+def _in_parts(directory: str, count: int, look: Callable[[int, slice], T]) -> list[T]:
+    """Return what `look` returns for each part of a list, in its order; many by several threads."""
     above = os.open(directory, DIRECTORY_FLAGS)
     try:
-        if len(paths) < _WORTH_THREADS:
-            return _columns(above, paths)
-        size = -(-len(paths) // thread_count())
-        parts: dict[int, StampColumns] = {}
+        size = -(-count // thread_count()) if count >= _WORTH_THREADS else max(1, count)
+        found: dict[int, T] = {}
 
-        def look(start: int) -> None:
-            parts[start] = _columns(above, paths[start : start + size])
+        def look_at(start: int) -> None:
+            found[start] = look(above, slice(start, start + size))
 
-        for_each(range(0, len(paths), size), look, "mx-status")
-        columns = zip(*(parts[start] for start in sorted(parts)), strict=True)
-        return StampColumns._make(tuple(chain(*column)) for column in columns)
+        for_each(range(0, max(1, count), size), look_at, "mx-status")
+        return [found[start] for start in sorted(found)]
     finally:
         os.close(above)
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from itertools import chain, islice
 from operator import attrgetter
 
-from mx_artifacts.bulk.status import stamp_columns
+from mx_artifacts.bulk.status import all_are_files, stamp_columns
 from mx_artifacts.install.receipt import InstalledEntry
 from mx_artifacts.kinds.signs import matches
 
@@ -23,18 +23,21 @@ def have_status(
     files = list(chain.from_iterable(map(attrgetter("files"), entries)))
     if not files:
         return [True] * len(entries)
-    paths, sizes, _, mtimes_ns, _, _ = zip(*files, strict=True)
+    paths = [file.path for file in files]
     try:
+        if all_are_files(
+            root, paths, [file.size for file in files], [file.mtime_ns for file in files]
+        ):
+            return [True] * len(entries)  # as nearly always
         found = stamp_columns(root, paths)
     except OSError:
         return [not entry.files for entry in entries]
-    are_files = list(map(stat.S_ISREG, found.modes))
-    if all(are_files) and (tuple(found.sizes), tuple(found.mtimes_ns)) == (sizes, mtimes_ns):
-        return [True] * len(entries)  # as nearly always
     good = (
-        is_file and found_size == file.size and (ns == file.mtime_ns or matches(file.path, touched))
-        for file, is_file, found_size, ns in zip(
-            files, are_files, found.sizes, found.mtimes_ns, strict=True
+        stat.S_ISREG(mode)
+        and size == file.size
+        and (mtime_ns == file.mtime_ns or matches(file.path, touched))
+        for file, mode, size, mtime_ns in zip(
+            files, found.modes, found.sizes, found.mtimes_ns, strict=True
         )
     )
     return [all(list(islice(good, len(entry.files)))) for entry in entries]

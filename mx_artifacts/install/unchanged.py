@@ -8,7 +8,8 @@ to since has another size or modification time.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import compress
+from itertools import chain, compress, islice
+from operator import attrgetter
 
 from mx_artifacts.bundle.index import MappedMember
 from mx_artifacts.install.receipt import InstalledEntry
@@ -37,17 +38,16 @@ def _came_so(
 
     One with empty directories counts as new.
     """
-    for entry in entries:  # each line counts here, ten thousands of times
-        same = True
-        for path, size, _, mtime_ns, checksum, arrived in entry.files:
-            member = members.get(path)
-            if arrived is not None:
-                size, checksum = arrived
-            if (
-                member is None
-                or member.size != size
-                or member.checksum != int(checksum, 16)
-                or (keep_mtimes and (arrived is not None or member.mtime_ns != mtime_ns))
-            ):
-                same = False
-        yield same
+    listed = list(entries)
+    files = list(chain.from_iterable(map(attrgetter("files"), listed)))
+    came = [file.arrived or (file.size, file.checksum) for file in files]
+    same = (
+        member is not None
+        and member.size == size
+        and member.checksum == int(checksum, 16)
+        and not (keep_mtimes and (file.arrived or member.mtime_ns != file.mtime_ns))
+        for file, member, (size, checksum) in zip(
+            files, map(members.get, map(attrgetter("path"), files)), came, strict=True
+        )
+    )
+    return (all(list(islice(same, len(entry.files)))) for entry in listed)

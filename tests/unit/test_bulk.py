@@ -17,7 +17,7 @@ import pytest
 
 from mx_artifacts.bulk.create import Making, NewFiles, create_files
 from mx_artifacts.bulk.read import ShortFileError, read_files
-from mx_artifacts.bulk.status import Stamp, StampColumns, stamp_columns
+from mx_artifacts.bulk.status import Stamp, StampColumns, all_are_files, stamp_columns
 from mx_artifacts.core.digest import crc32c
 from mx_artifacts.install.access import current_umask
 from tests.support.compiled import WAYS, done
@@ -361,3 +361,37 @@ def test_what_cannot_be_read_into_is_refused(tmp_path: Path, directory: int) -> 
         read_files(directory, ["a"], memoryview(b"."), *column)
     with pytest.raises(ValueError, match=r"column|zip"):
         read_files(directory, ["a", "a"], memoryview(bytearray(1)), *column)
+
+
+# --- plain files of a size and time ---------------------------------------------------------------
+
+
+@pytest.mark.parametrize("count", [0, 1, 5000])
+def test_files_as_they_should_be(tmp_path: Path, count: int) -> None:
+    paths = [str(number) for number in range(count)]
+    for path in paths:
+        (tmp_path / path).write_bytes(b"1234")
+        os.utime(tmp_path / path, ns=(0, 1_000_000_007))
+    assert all_are_files(str(tmp_path), paths, [4] * count, [1_000_000_007] * count)
+    if count:
+        assert not all_are_files(
+            str(tmp_path), paths, [4] * (count - 1) + [5], [1_000_000_007] * count
+        )
+        assert not all_are_files(
+            str(tmp_path), paths, [4] * count, [1_000_000_007] * (count - 1) + [8]
+        )
+        assert not all_are_files(str(tmp_path), paths, [4] * count, [1 << 70] * count)
+
+
+@pytest.mark.parametrize("kind", ["none", "directory", "link", "fifo"])
+def test_what_is_no_plain_file(tmp_path: Path, kind: str) -> None:
+    (tmp_path / "file").touch()
+    (tmp_path / "directory").mkdir()
+    (tmp_path / "link").symlink_to("file")
+    os.mkfifo(tmp_path / "fifo")
+    found = os.lstat(tmp_path / ("file" if kind == "none" else kind))
+    size, mtime_ns = found.st_size, found.st_mtime_ns
+    assert all_are_files(str(tmp_path), ["file"], [0], [(tmp_path / "file").stat().st_mtime_ns])
+    assert not all_are_files(str(tmp_path), [kind], [size], [mtime_ns])
+    with pytest.raises(FileNotFoundError):
+        all_are_files(str(tmp_path / "none"), ["file"], [0], [0])
