@@ -21,7 +21,7 @@ MUST_REACH = {
     "fanout16_over_serial": 0.9,
     "seeding8_over_one": 2.5,
     "resume_time": 0.75,
-    "resume_bytes": 0.6,
+    "resume_bytes": 0.65,
     "compressed_over_plain": 0.8,
     "compressed_over_plain_random": 1.05,
 }

@@ -34,6 +34,10 @@ MAX_FAILURES = 64
 LOOK_SECONDS = (0.1, 0.1, 0.2, 0.25, 0.25, 0.5, 0.5, 1.0, 2.0)
 """How long it waits before it looks for further sources, and looks again: soon at first, as many
 targets start at once; the last value holds on. A look costs the central server two listings."""
+CALM_SECONDS = 1.0
+"""The least between two looks of a target that only reads, and has a source of everything: of what
+others could add it hears soon enough, and sixteen such targets asked the central server a hundred
+times in four seconds."""
 STUCK_SECONDS = 30.0
 """How long to wait for what no source has by now, while none of them receives any more."""
 BUSY_SECONDS = 20.0
@@ -85,6 +89,7 @@ class Scout:
         self._new_source = new_source
         self._clock = clock
         self._verdicts = verdicts
+        self._serves_on = serves_on
         self._find = find
         self._patience_seconds = patience_seconds
         self._lock = threading.Lock()
@@ -225,7 +230,7 @@ class Scout:
             waited_seconds = standstill.seconds(marks)
             if self._is_hopeless() and marks != marks_then:  # at once, and soon again
                 pauses, look_seconds, marks_then = iter(LOOK_SECONDS), 0.0, marks
-            if now - looked_at >= look_seconds:
+            if now - looked_at >= max(look_seconds, CALM_SECONDS if self._is_calm() else 0.0):
                 looked_at, look_seconds = now, next(pauses, look_seconds)
                 self._look()
                 if waited_seconds >= STALE_SECONDS and self._is_hopeless():
@@ -234,6 +239,11 @@ class Scout:
                 self._opener.serves_on = False
             if self._is_hopeless() and self._is_given_up(waited_seconds):
                 return
+
+    def _is_calm(self) -> bool:
+        """Tell whether what is open would do."""
+        sources = self._board.sources()
+        return not self._serves_on and any(source.is_complete for source in sources)
 
     def _is_hopeless(self) -> bool:
         """Tell whether nothing is under way by which the transfer could go on."""

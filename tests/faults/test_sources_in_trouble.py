@@ -23,6 +23,7 @@ from mx_artifacts.errors import (
 )
 from mx_artifacts.observability.events import Event
 from mx_artifacts.publisher import ArtifactPublisher
+from mx_artifacts.transfer import scout
 from mx_artifacts.transfer.engine import TransferLimits, fetch_artifact
 from mx_artifacts.transfer.source import SourceAddress
 from mx_artifacts.transport.base import Region
@@ -177,6 +178,22 @@ def test_an_error_of_the_scout_itself_ends_the_transfer(
         fleet.fetch(fleet.fetcher(lambda: Counting(pause_seconds=0.1)), tmp_path / "cold")
 
 
+@pytest.mark.parametrize("calm_seconds", [0.0, 60.0])
+def test_who_has_a_whole_source_does_not_ask_for_others_at_once(
+    fleet: Fleet,
+    cache: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    calm_seconds: float,
+) -> None:
+    asked: list[object] = []
+    monkeypatch.setattr(SourceFinder, "find_others", lambda *asking: asked.append(asking) or [])
+    monkeypatch.setattr(scout, "CALM_SECONDS", calm_seconds)
+    fleet.publish(cache)
+    fleet.fetch(fleet.fetcher(lambda: Counting(pause_seconds=0.05)), tmp_path / "cold")
+    assert bool(asked) == (calm_seconds == 0)
+
+
 def test_a_central_server_that_hangs_holds_up_no_end(
     fleet: Fleet, cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -188,6 +205,7 @@ def test_a_central_server_that_hangs_holds_up_no_end(
         return []
 
     monkeypatch.setattr(SourceFinder, "find_others", hang)
+    monkeypatch.setattr(scout, "CALM_SECONDS", 0.0)
     fleet.publish(cache)
     started = time.monotonic()
     try:
