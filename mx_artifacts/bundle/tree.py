@@ -21,6 +21,8 @@ from mx_artifacts.threads import for_each
 
 _LISTED_AT_ONCE = 64
 """Directories: while one thread looks at what they hold, another one lists more."""
+_LATEST_NS = 2**63 - 1
+"""In the year 2262; a bundle with a later time, or one as far before 1970, is refused (scan.py)."""
 _PLAIN = frozenset((stat.S_IFREG, stat.S_IFDIR))
 _BEHIND_ALL_NAMES = chr(0x10FFFF) * (MAX_PART_BYTES // 4 + 1)
 """The greatest character, which has 4 bytes, more often than it goes into a name."""
@@ -116,6 +118,7 @@ class _Walk:
         self._root = root
         self._entry_of = rules.entry_of
         self._exclude = excludes(rules.exclude)
+        self._keeps_mtimes = rules.keep_mtimes
         self._members: list[SourceMember] = []
         self._skipped: list[Skipped] = []
         self._spoiled: list[_Spoiled] = []
@@ -174,6 +177,7 @@ class _Walk:
             return []
         kinds = [stat.S_IFMT(stamp.mode) for stamp in stamps]
         ordinary = _PLAIN.issuperset(kinds) and (ordinary or all_ordinary(paths))
+        ordinary = ordinary and not any(map(self._time_fault, stamps))
         if ordinary and self._go_in(names, paths):
             are_dirs = [kind == stat.S_IFDIR for kind in kinds]
             self._members += list(map(_member, zip(paths, paths, stamps, are_dirs, strict=True)))
@@ -214,7 +218,7 @@ class _Walk:
         found = self._find(path, name, stamp)
         if found is None:
             return False
-        fault = path_fault(path)
+        fault = path_fault(path) or self._time_fault(found[1])
         if fault is None and twins is not None:
             twin = twins.setdefault(fold(name), name)
             fault = None if twin == name else f"differs from {twin!r} only by case or Unicode form"
@@ -225,6 +229,11 @@ class _Walk:
         member = SourceMember(path, source, stamp, stat.S_ISDIR(stamp.mode))
         self._members.append(member)
         return member.is_dir
+
+    def _time_fault(self, stamp: Stamp) -> str | None:
+        if not self._keeps_mtimes or abs(stamp.mtime_ns) <= _LATEST_NS or stat.S_ISDIR(stamp.mode):
+            return None
+        return "modification time is out of range"
 
     def _find(self, path: str, name: str, stamp: Stamp | None) -> tuple[str, Stamp] | None:
         """Return what is to be read for `path` and its stamp, or leave `path` out."""

@@ -45,6 +45,7 @@ def _came_so(
         member is not None
         and member.size == size
         and member.checksum == int(checksum, 16)
+        and bool(member.mode & 0o111) == bool(file.mode & 0o111)  # all of a mode that is kept
         and not (keep_mtimes and (file.arrived or member.mtime_ns != file.mtime_ns))
         for file, member, (size, checksum) in zip(
             files, map(members.get, map(attrgetter("path"), files)), came, strict=True

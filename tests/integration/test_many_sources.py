@@ -146,6 +146,20 @@ def test_only_what_changed_is_read(fleet: Fleet, tmp_path: Path) -> None:
     assert len(report.same) == 100
 
 
+def test_what_became_executable_is_not_taken_for_unchanged(fleet: Fleet, tmp_path: Path) -> None:
+    cache = fill_cache(tmp_path / "warm", files=20)
+    first, _ = fleet.publish(cache)
+    fleet.fetch(fleet.fetcher(), tmp_path / "cold")
+    first.close()
+    (cache / "d0/kernel0.bin").chmod(0o755)
+    (cache / "d0/kernel1.bin").chmod(0o600)  # which is 644 wherever it is installed
+    time.sleep(0.6)
+    fleet.publish(cache)
+    fetched = fleet.fetch(fleet.fetcher(), tmp_path / "cold", replace=True)
+    assert (tmp_path / "cold/d0/kernel0.bin").stat().st_mode & 0o777 == 0o755
+    assert fetched.report.roots[0].installed == ("d0/kernel0.bin",)
+
+
 def test_what_the_engine_changed_is_not_taken_for_unchanged(fleet: Fleet, tmp_path: Path) -> None:
     cache = fill_cache(tmp_path / "warm", files=20)
     first, _ = fleet.publish(cache)

@@ -215,3 +215,21 @@ def test_of_several_faults_of_an_entry_that_in_the_last_directory_is_told(tmp_pa
     (tmp_path / "e" / "odd\1").unlink()
     tree = scan_tree(tmp_path, PackRules(entry_of=first_parts(1)))
     assert reasons(tree)["e"] == "e/b/k: differs from 'K' only by case or Unicode form"
+
+
+@pytest.mark.parametrize("keep_mtimes", [True, False])
+@pytest.mark.parametrize("seconds", [9_300_000_000, -9_300_000_000])
+def test_a_time_that_no_bundle_can_hold(tmp_path: Path, keep_mtimes: bool, seconds: int) -> None:
+    """Where times count. What an older directory has does not."""
+    write_tree(tmp_path, {"a": {"x": b"1", "y": b"2"}, "b": {"x": b""}})
+    os.utime(tmp_path / "a" / "x", (seconds, seconds))
+    os.utime(tmp_path / "b", (seconds, seconds))
+    tree = scan_tree(tmp_path, PackRules(entry_of=first_parts(1), keep_mtimes=keep_mtimes))
+    if (tmp_path / "a" / "x").stat().st_mtime != seconds:
+        pytest.skip("this file system keeps no such times")
+    if keep_mtimes:
+        assert reasons(tree) == {"a": "a/x: modification time is out of range"}
+        assert paths(tree) == ["b", "b/x"]
+    else:
+        assert reasons(tree) == {}
+        assert paths(tree) == ["a", "a/x", "a/y", "b", "b/x"]
