@@ -109,9 +109,9 @@ def map_bundle(
         UnsafePathError, BundleError: a member would leave its root, or there are too many.
     """
     check_paths(index.paths, index.are_dirs, limits.max_members, limits.max_names_bytes)
-    _check_blocks(index)
-    if any(size > bundle_bytes for size in index.sizes):
+    if any(size > bundle_bytes for size in index.sizes):  # before anybody counts its blocks
         raise ManifestInvalidError("a member of the index is longer than the bundle")
+    _check_blocks(index)
     index = replace(
         index,
         sizes=[0 if is_dir else s for s, is_dir in zip(index.sizes, index.are_dirs, strict=True)],

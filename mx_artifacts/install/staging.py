@@ -79,9 +79,9 @@ class Staging:
     ) -> None:
         """Make a place for a bundle of `bundle_bytes` that goes to `install.root`.
 
-        `earlier` tells what was installed there before. With a map of the bundle,
-        what an interrupted fetch left is used, and parts come by `write_span`, once `expect` has
-        said which; else all of it comes by `write`.
+        `earlier` tells what was installed there before. With a map of the bundle, what an
+        interrupted fetch left is used, and parts come by `write_span`, once `expect` has said
+        which; else all of it comes by `write`.
 
         Raises:
             UnusablePlaceError, UnsafePathError, InstallError: nothing can be staged there.
@@ -102,8 +102,8 @@ class Staging:
                 self._let_go()
                 raise
         self._earlier = earlier
-        # In memory a writer needs a core all the time, and further ones only fight for the
-        # interpreter; on a disk they wait for it.
+        # In memory a writer needs a core all the time, and further ones only fight for the cores;
+        # on a disk they wait for it.
         self._writing: AbstractContextManager[Any] = nullcontext()
         self._in_memory = lies_in_memory(self.directory)
         if self._in_memory:

@@ -54,4 +54,11 @@ def test_the_blocks_of_a_long_member_join_to_its_checksum(blocks):
 def test_a_directory_has_no_blocks():
     entry = index_of_rows([("k", True, len(LONG), 0o755, 0, crc32c(LONG), LONG_BLOCKS)])
     with pytest.raises(ManifestInvalidError, match="the blocks of member 'k'"):
-        mapped(entry, bundle_of("k", b"", is_dir=True))
+        mapped(entry, bundle_of("k", LONG, is_dir=True))
+
+
+@pytest.mark.parametrize("is_dir", [True, False])
+def test_a_size_beyond_the_bundle_is_refused_before_it_costs_memory(is_dir: bool) -> None:
+    index = index_of_rows([("k", is_dir, 2**64 - 1, 0o755, 0, 0, (1, 2))])
+    with pytest.raises(ManifestInvalidError, match="longer than the bundle"):
+        mapped(index, bundle_of("k", b"", is_dir=True))
