@@ -32,4 +32,16 @@ def paused() -> Iterator[None]:
         with _lock:
             _pauses -= 1
             if _pauses == 0 and _resume:
+                _take_for_old()
                 gc.enable()
+
+
+def _take_for_old() -> None:
+    """Count all that lives as old, without looking at it.
+
+    What was made meanwhile lives on for a while as a rule, so that the collection which is due now
+    would go over it for nothing; a full one still does.
+    """
+    if not gc.get_freeze_count():  # what the program has frozen stays so
+        gc.freeze()
+        gc.unfreeze()

@@ -19,7 +19,9 @@ def run() -> NoReturn:
     """
     held = hold_signals()
     from mx_artifact_cli.main import main
+    from mx_artifacts.transport.nixl import claim_process
 
+    claim_process()
     os._exit(main(held=held))
 
 

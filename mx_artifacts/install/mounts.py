@@ -31,7 +31,8 @@ def mount_table() -> list[Mount]:
 def mount_of(path: Path) -> Mount | None:
     """Return the mount that `path` (which need not exist) lies on; None where that is unknown."""
     resolved = Path(os.path.realpath(path))
-    above = [m for m in mount_table() if m.point == resolved or m.point in resolved.parents]
+    points = {resolved, *resolved.parents}
+    above = [mount for mount in mount_table() if mount.point in points]
     # Of two on one point, the later one covers the earlier.
     return max(reversed(above), key=lambda mount: len(mount.point.parts), default=None)
 

@@ -19,9 +19,8 @@ from mx_artifacts.install.base import ArtifactOrigin
 from mx_artifacts.install.documents import field_of, read_object, relative_path, texts_of
 from mx_artifacts.install.files import as_json, nothing, write_durably
 
-FORMAT_VERSION = 2
-_FILE_FIELDS = ("path", "size", "mode", "mtime_ns", "checksum")
-_FILE_TYPES = (str, int, int, int, str)
+FORMAT_VERSION = 3
+_FILE_TYPES = (str, int, int, int, str)  # of all but the last field, `arrived`
 _CHECKSUM = re.compile(r"[0-9a-f]{8}")
 
 
@@ -103,7 +102,7 @@ def save_receipt(path: Path, receipt: Receipt, before_rename: Callable[[], None]
 
 
 def _document(receipt: Receipt) -> dict[str, Any]:
-    """Return the receipt as JSON has it; `asdict` would copy every text of tens of thousands."""
+    """Return the receipt as JSON has it, each of its tens of thousands of files as an array."""
     return {
         **vars(receipt),
         "artifact": vars(receipt.artifact),
@@ -113,25 +112,12 @@ def _document(receipt: Receipt) -> dict[str, Any]:
                 "dropped": dict(root.dropped),
                 "unusable": dict(root.unusable),
                 "installed": [
-                    {"entry": entry.entry, "files": [_file_document(file) for file in entry.files]}
-                    for entry in root.installed
+                    {"entry": entry.entry, "files": entry.files} for entry in root.installed
                 ],
             }
             for root in receipt.roots
         ],
     }
-
-
-def _file_document(file: InstalledFile) -> dict[str, Any]:
-    path, size, mode, mtime_ns, checksum, arrived = file
-    document = {
-        "path": path,
-        "size": size,
-        "mode": mode,
-        "mtime_ns": mtime_ns,
-        "checksum": checksum,
-    }
-    return {**document, "arrived": arrived} if arrived else document
 
 
 def load_receipt(path: Path) -> Receipt:
@@ -223,14 +209,10 @@ def _entry(document: Mapping[str, Any]) -> InstalledEntry:
     return InstalledEntry(entry, files)
 
 
-def _file(document: Mapping[str, Any]) -> InstalledFile:
-    values: tuple[Any, ...] = ()
-    if isinstance(document, dict):
-        values = tuple(map(document.get, _FILE_FIELDS))
-    if tuple(map(type, values)) != _FILE_TYPES:
-        for name, kind in zip(_FILE_FIELDS, _FILE_TYPES, strict=True):
-            field_of(document, name, kind)  # says which it is
-    file = InstalledFile._make((*values, _arrived(document.get("arrived"))))
+def _file(row: Any) -> InstalledFile:
+    if not isinstance(row, list) or tuple(map(type, row[:-1])) != _FILE_TYPES:
+        raise ValueError(f"{row!r:.200} is no file: {', '.join(InstalledFile._fields)}")
+    file = InstalledFile._make((*row[:-1], _arrived(row[-1])))
     relative_path(file.path)
     if file.size < 0 or not 0 <= file.mode <= 0o777 or not _CHECKSUM.fullmatch(file.checksum):
         raise ValueError(f"file {file.path!r} has an impossible size, mode or checksum")

@@ -7,7 +7,7 @@ import threading
 from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from itertools import compress
+from itertools import compress, repeat
 from pathlib import Path
 
 from mx_artifacts.bulk.create import Making, NewFiles, create_files
@@ -175,8 +175,9 @@ class TreeWriter:
         mtimes_ns, ctimes_ns = create_files(self._root, files, data, self._making)
         self.changed_at_ns.update(zip(paths, ctimes_ns, strict=True))
         checksums = [crc32c_hex(part.checksum) for part in parts]
-        rows = zip(paths, sizes, modes, mtimes_ns, checksums, strict=True)
-        self._written += [InstalledFile(*row) for row in rows]
+        arrived = repeat(None, len(paths))
+        rows = zip(paths, sizes, modes, mtimes_ns, checksums, arrived, strict=True)
+        self._written += map(InstalledFile._make, rows)
 
     def _write_part(self, member: Member, position: int, data: memoryview, checksum: int) -> None:
         with self._lock:

@@ -64,6 +64,19 @@ def set_library_defaults() -> None:
     settings.set_environment_default("UCX_LOG_FILE", "stderr")
     # UCX takes SIGHUP for its own debugging, and with it a process's end with its terminal.
     settings.set_environment_default("UCX_DEBUG_SIGNO", "0")
+    # Its progress thread and who posts a read wait for each other: asleep, not spinning, since
+    # whoever is waited for copies megabytes meanwhile, or has no core (docs/performance.md).
+    settings.set_environment_default("UCX_USE_MT_MUTEX", "y")
+
+
+def claim_process() -> None:
+    """Say that nothing else in this process uses UCX: before it is loaded, by a program.
+
+    UCX then need not hear of memory that is mapped and unmapped, which only its cache of
+    registrations is for; ours are explicit. It hears of it by patching libc's code in memory, and
+    that is two thirds of what starting an agent takes (docs/performance.md).
+    """
+    settings.set_environment_default("UCX_MEM_EVENTS", "n")
 
 
 def _load_bindings() -> Any:

@@ -37,3 +37,24 @@ def test_one_that_was_off_stays_off() -> None:
     with collector.paused():
         pass
     assert not gc.isenabled()
+
+
+def test_what_was_made_meanwhile_is_not_gone_over_for_nothing() -> None:
+    with collector.paused():
+        made: list[list[int]] = [[]]
+    assert any(each is made for each in gc.get_objects(generation=2))
+    gc.collect(1)
+    cycle: list[object] = []
+    cycle.append(cycle)
+    assert any(each is cycle for each in gc.get_objects(generation=0))
+
+
+def test_what_the_program_has_frozen_stays_so() -> None:
+    gc.freeze()
+    try:
+        frozen = gc.get_freeze_count()
+        with collector.paused():
+            pass
+        assert gc.get_freeze_count() == frozen > 0
+    finally:
+        gc.unfreeze()

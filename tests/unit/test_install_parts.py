@@ -106,12 +106,13 @@ def _set(*keys: Any, value: object) -> Callable[[dict[str, Any]], None]:
 
 
 _FILE = ("roots", 0, "installed", 0, "files", 0)
+_PATH, _SIZE, _MODE, _, _CHECKSUM, _ARRIVED = range(6)
 
 
 @pytest.mark.parametrize(
     "change",
     [
-        _set("format_version", value=1),
+        _set("format_version", value=2),
         _set("format_version", value=True),
         _set("artifact", "worker_id", value=None),
         _set("roots", value={}),
@@ -119,11 +120,16 @@ _FILE = ("roots", 0, "installed", 0, "files", 0)
         _set("roots", 0, "root", value="relative"),
         _set("roots", 0, "kept", value=["../outside"]),
         _set("roots", 0, "installed", 0, "entry", value=".."),
-        _set(*_FILE, "path", value="../../etc/passwd"),
-        _set(*_FILE, "path", value="k2/other entry"),
-        _set(*_FILE, "size", value=-1),
-        _set(*_FILE, "mode", value=0o4755),
-        _set(*_FILE, "checksum", value="00"),
+        _set(*_FILE, value={"path": "k1/a"}),
+        _set(*_FILE, value=["k1/a", 1]),
+        _set(*_FILE, value=[]),
+        _set(*_FILE, _PATH, value="../../etc/passwd"),
+        _set(*_FILE, _PATH, value="k2/other entry"),
+        _set(*_FILE, _SIZE, value=-1),
+        _set(*_FILE, _SIZE, value="1"),
+        _set(*_FILE, _MODE, value=0o4755),
+        _set(*_FILE, _CHECKSUM, value="00"),
+        _set(*_FILE, _ARRIVED, value=[1]),
     ],
 )
 def test_damaged_receipt_is_refused(
