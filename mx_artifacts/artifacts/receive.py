@@ -40,6 +40,10 @@ class RootReceiver:
         self._by_file: dict[int, Staging] = {}
         self.stagings: tuple[Staging, ...] = ()
 
+    @property
+    def waits(self) -> bool:
+        return not all(staging.in_memory for staging in self.stagings)
+
     @collector.paused()
     def begin(self, manifest: ArtifactManifest, maps: Mapping[int, BundleMap]) -> Sequence[Span]:
         """Make a place for every bundle; return what must come of them.

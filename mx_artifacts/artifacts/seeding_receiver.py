@@ -23,6 +23,10 @@ class SeedingReceiver:
         self._lacking: set[tuple[int, int]] = set()
         self._covered: dict[Span, tuple[int, int]] = {}
 
+    @property
+    def waits(self) -> bool:
+        return self._inner is not None and self._inner.waits
+
     def begin(self, manifest: ArtifactManifest, maps: Mapping[int, BundleMap]) -> Sequence[Span]:
         """Make a place for all; raises as that of `inner`."""
         lacking = self._inner.begin(manifest, maps) if self._inner is not None else ()

@@ -105,8 +105,8 @@ class Staging:
         # In memory a writer needs a core all the time, and further ones only fight for the cores;
         # on a disk they wait for it.
         self._writing: AbstractContextManager[Any] = nullcontext()
-        self._in_memory = lies_in_memory(self.directory)
-        if self._in_memory:
+        self.in_memory = lies_in_memory(self.directory)
+        if self.in_memory:
             self._writing = Semaphore(thread_count())
         self._map = bundle_map
         self._sink = BundleSink(bundle_bytes, self._writer)
@@ -220,7 +220,7 @@ class Staging:
         if self.install.appear_whole:
             repairs |= self._faults(each for each in standing if each not in repairs)
         for_comparison = frozenset(standing - repairs.keys())
-        waits = not self._in_memory and (self.install.durable or not boot_id())
+        waits = not self.in_memory and (self.install.durable or not boot_id())
         if waits:
             fleeting = {leaf for entry in for_comparison for leaf in groups[entry]}
             self._sync(
@@ -240,7 +240,7 @@ class Staging:
             for_comparison,
             repairs,
             self._unchanged,
-            "" if waits or self._in_memory else boot_id(),
+            "" if waits or self.in_memory else boot_id(),
         )
 
     def close(self, *, keep: bool = False) -> None:

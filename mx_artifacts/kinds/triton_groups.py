@@ -13,7 +13,8 @@ import json
 import os
 import re
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence, Set
+from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -26,8 +27,8 @@ GROUP_PREFIX = "__grp__"
 MAX_GROUP_FILE_BYTES = 1 << 20
 """Real group files have about 1.5 kB."""
 
-_DIRECTORIES_AT_ONCE = 1024
-"""Whose groups are in memory: some megabytes."""
+_DIRECTORIES_AT_ONCE = 128
+"""Whose groups are in memory: half a megabyte."""
 _KEY_DIRECTORY = re.compile(r"[A-Z2-7]{52}|[0-9a-f]{64}")  # BASE32 of a SHA-256; hex before 3.0
 _JSON_STRING = re.compile(r'"(?:[^"\\]|\\.)*"')
 _COMPILED = (".ttir", ".ttgir", ".llir", ".ptx", ".cubin", ".amdgcn", ".hsaco")
@@ -52,26 +53,33 @@ def relocate_triton_groups(staged: Path, root: Path) -> FixupReport:
     written: dict[str, Written] = {}
     dropped: dict[str, str] = {}
     tree, place = os.fspath(staged), os.path.abspath(root)
-    directories = list(_key_directories(tree))
-    if any(not directory.path for directory in directories):
-        raise RelocationError(
-            f"the root of this artifact is itself a Triton key directory (for {root})",
-            hint="publish the directory above it",
-        )
-    for start in range(0, len(directories), _DIRECTORIES_AT_ONCE):
-        some = directories[start : start + _DIRECTORIES_AT_ONCE]
-        paths = [f"{each.path}/{name}" for each in some for name in each.groups]
+    for directories in _batches(_key_directories(tree)):
+        if not directories[0].path:  # it would be the first of all
+            raise RelocationError(
+                f"the root of this artifact is itself a Triton key directory (for {root})",
+                hint="publish the directory above it",
+            )
+        paths = [f"{each.path}/{name}" for each in directories for name in each.groups]
         contents = dict(zip(paths, contents_of(tree, paths, MAX_GROUP_FILE_BYTES), strict=True))
         changed: dict[str, bytes] = {}
-        for directory in some:
+        for directory in directories:
             try:
                 changed |= _relocated_groups(directory, contents, f"{place}/{directory.path}")
             except IncompleteGroup as error:
-                shutil.rmtree(f"{tree}/{directory.path}")
                 dropped[directory.path] = str(error)
         overwrite_files(tree, changed)
         written |= {path: Written.of(content) for path, content in changed.items()}
+    for path in dropped:  # not before all were looked at: one may lie in another
+        if os.path.lexists(f"{tree}/{path}"):
+            shutil.rmtree(f"{tree}/{path}")
+    if dropped:
+        written = {p: now for p, now in written.items() if os.path.lexists(f"{tree}/{p}")}
     return FixupReport(len(written), dropped, touched=written)
+
+
+def _batches(directories: Iterator[_KeyDirectory]) -> Iterator[Sequence[_KeyDirectory]]:
+    while some := list(islice(directories, _DIRECTORIES_AT_ONCE)):
+        yield some
 
 
 class IncompleteGroup(Exception):
@@ -79,23 +87,19 @@ class IncompleteGroup(Exception):
 
 
 class _KeyDirectory(NamedTuple):
-    """A key directory by its path below the tree, and the names of its files."""
+    """A key directory by its path below the tree, the names of its files, and of its groups."""
 
     path: str
-    names: frozenset[str]
-
-    @property
-    def groups(self) -> list[str]:
-        """The names of its group files."""
-        return sorted(name for name in self.names if name.startswith(GROUP_PREFIX))
+    names: Set[str]
+    groups: Sequence[str]
 
 
 def _key_directories(tree: str) -> Iterator[_KeyDirectory]:
+    """Yield all below `tree`, an outer one before those in it."""
     pending = [""]
     while pending:  # os.walk takes twice as long
         relative = pending.pop()
         names = set()
-        holds_group = is_key_directory(relative.rpartition("/")[2])
         with os.scandir(f"{tree}/{relative}" if relative else tree) as items:
             for item in items:
                 name = item.name
@@ -103,29 +107,26 @@ def _key_directories(tree: str) -> Iterator[_KeyDirectory]:
                     pending.append(f"{relative}/{name}" if relative else name)
                 else:
                     names.add(name)
-                    holds_group = holds_group or name.startswith(GROUP_PREFIX)
-        if holds_group:
-            yield _KeyDirectory(relative, frozenset(names))
+        groups = sorted(name for name in names if name.startswith(GROUP_PREFIX))
+        if groups or is_key_directory(relative.rpartition("/")[2]):
+            yield _KeyDirectory(relative, names, groups)
 
 
 def _relocated_groups(
     directory: _KeyDirectory, contents: Mapping[str, bytes | None], target: str
 ) -> Mapping[str, bytes]:
     """Return the group files of a key directory that change for `target`, by path."""
-    path, names = directory
-    if not directory.groups and any(name.endswith(_COMPILED) for name in names):
+    path, names, groups = directory
+    if not groups and any(name.endswith(_COMPILED) for name in names):
         raise IncompleteGroup("compiled files without a group file: it was not committed")
     key = path.rpartition("/")[2]
     changed = {}
-    for name in directory.groups:
+    for name in groups:
         content = contents[f"{path}/{name}"]
         if content is None:
             raise IncompleteGroup(f"{name} is damaged: too long")
         text, document = _parsed(name, content)
-        for child, old in document["child_paths"].items():
-            _check_child(key, name, child, old)
-            if child not in names:
-                raise IncompleteGroup(f"{name} lists {child}, which is missing")
+        _check_children(key, name, document["child_paths"], names)
         relocated = _with_children_in(target, text, document)
         if relocated != text:
             changed[f"{path}/{name}"] = relocated.encode("utf-8")
@@ -157,14 +158,22 @@ def _parsed(name: str, content: bytes) -> tuple[str, dict[str, Any]]:
     return text, document
 
 
-def _check_child(key: str, group: str, name: str, path: str) -> None:
-    odd = name in ("", ".", "..") or "/" in name or not name.isprintable()
+def _check_children(key: str, group: str, children: Mapping[str, str], names: Set[str]) -> None:
+    """Check that children are files of the key directory `key`, which has those with `names`."""
     # Both joined by "/" in the sender's path, so its own "." and ".." can play no trick here.
-    if odd or not f"/{path}".endswith(f"/{key}/{name}"):
-        raise UnsafePathError(
-            f"Triton group {key}/{group} lists {name!r} at {path!r}, "
-            "which is not a file of its own key directory"
-        )
+    ends = [f"/{key}/{name}" for name in children]
+    are_inside = map(str.endswith, [f"/{path}" for path in children.values()], ends)
+    if all(are_inside) and children.keys() <= names and all(map(str.isprintable, children)):
+        return
+    for name, path in children.items():
+        odd = name in ("", ".", "..") or "/" in name or not name.isprintable()
+        if odd or not f"/{path}".endswith(f"/{key}/{name}"):
+            raise UnsafePathError(
+                f"Triton group {key}/{group} lists {name!r} at {path!r}, "
+                "which is not a file of its own key directory"
+            )
+        if name not in names:
+            raise IncompleteGroup(f"{group} lists {name}, which is missing")
 
 
 def _with_children_in(target: str, text: str, document: dict[str, Any]) -> str:

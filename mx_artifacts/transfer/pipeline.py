@@ -27,7 +27,7 @@ from mx_artifacts.errors import (
 from mx_artifacts.memory.pool import BufferPool, PooledBuffer
 from mx_artifacts.observability.events import Event, EventSink
 from mx_artifacts.rate import RateLimit
-from mx_artifacts.threads import WorkStopped
+from mx_artifacts.threads import WorkStopped, thread_count
 from mx_artifacts.transfer.board import Board, SourceFailed
 from mx_artifacts.transfer.deadline import SLOW_HINT, Deadline
 from mx_artifacts.transfer.readers import Reader
@@ -73,13 +73,14 @@ class Pipeline:
         self._stop = threading.Event()
         self._over = threading.Event()
         self._lock = threading.Lock()
-        self._running = threads
+        self._running = 0
         self._error: BaseException | None = None
         self._on_source_failure: Callable[[Source, MxArtifactsError], None]
         self._threads = [
             threading.Thread(target=self._work, name=f"mx-transfer-{n}", daemon=True)
             for n in range(threads)
         ]
+        self._waiting = self._threads
 
     def run(self, on_source_failure: Callable[[Source, MxArtifactsError], None]) -> None:
         """Return when every span was written; raise the first error that ends it otherwise.
@@ -90,13 +91,29 @@ class Pipeline:
             ReadTimeoutError, what the receiver raises, and what `fail` was given.
         """
         self._on_source_failure = on_source_failure
-        for thread in self._threads:
-            thread.start()
+        self._start(len(self._threads) if self._target.receiver.waits else thread_count())
         self._over.wait(self._target.deadline.remaining() + OVERTIME_SECONDS)
         if self._error is not None:
             raise self._error
         if self._board.done != self._board.total:  # a hole must never look like a file
             raise self._too_late()
+
+    def spread(self) -> None:
+        """Put all threads to work, since one waits. Any of them.
+
+        On one host a read is copied by who posts it: then threads beyond the cores only get into
+        each other's way, and their buffers out of the caches (docs/performance.md).
+        """
+        if self._waiting:
+            self._start(len(self._threads))
+
+    def _start(self, count: int) -> None:
+        """Let so many threads work more, if there are as many."""
+        with self._lock:
+            starting, self._waiting = self._waiting[:count], self._waiting[count:]
+            self._running += len(starting)
+        for thread in starting:
+            thread.start()
 
     def fail(self, error: BaseException) -> None:
         """End all work with `error`, unless another one was first. Any thread."""
@@ -313,9 +330,15 @@ class _Way:
         self._pipeline.wait(seconds)
         self._check(waited_seconds + seconds)
 
+    def waits(self) -> None:
+        """Let others work meanwhile."""
+        self._pipeline.spread()
+
     def finish(self, read: PendingRead) -> None:
         """Wait for the bytes, or raise."""
         stalled = 0
+        if not read.done():
+            self.waits()
         while True:
             try:
                 read.wait(min(READ_SLICE_SECONDS, self._pipeline.remaining()))

@@ -37,6 +37,10 @@ class Patience(Protocol):
         is no point in it any more."""
         ...
 
+    def waits(self) -> None:
+        """Hear that a call to a source begins, which another thread need not wait for."""
+        ...
+
     def finish(self, read: PendingRead) -> None:
         """Return when `read` has its bytes; raise as `PendingRead.wait`, or to give it up."""
         ...

@@ -13,6 +13,11 @@ from mx_artifacts.core.manifest import ArtifactManifest
 class Receiver(Protocol):
     """Takes verified spans, in any order and from any thread, each once."""
 
+    @property
+    def waits(self) -> bool:
+        """Whether `write` waits, as for a disk, while others could use the core. After `begin`."""
+        ...
+
     def begin(self, manifest: ArtifactManifest, maps: Mapping[int, BundleMap]) -> Sequence[Span]:
         """Hear what there is, before a byte is asked for; return what is wanted of it.
 

@@ -289,6 +289,7 @@ class Source:
 
     def _insist(self, prepare: Callable[[], T], patience: Patience) -> T:
         backoff = FIRST_BACKOFF_SECONDS
+        patience.waits()
         while True:
             started, waited_seconds = SYSTEM_CLOCK.monotonic(), 0.0
             try:

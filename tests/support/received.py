@@ -17,6 +17,8 @@ from tests.support.artifacts import SOURCE_ID
 class Received:
     """An artifact as it arrived; whole when `finished`."""
 
+    waits = False
+
     def __init__(self) -> None:
         self.manifest: ArtifactManifest | None = None
         self.finished = False

@@ -191,6 +191,20 @@ def test_a_group_with_a_missing_child_is_dropped(tmp_path, name):
     assert not group.parent.exists()
 
 
+@pytest.mark.parametrize("inner_is_whole", [True, False])
+def test_what_lies_in_a_dropped_entry_goes_with_it(tmp_path, inner_is_whole):
+    outer = make_group(tmp_path)
+    inner = make_group(tmp_path, f"{KEY}/sub/{OTHER_KEY}")
+    other = make_group(tmp_path, f"z/{OTHER_KEY}")
+    for damaged in [outer] if inner_is_whole else [outer, inner]:
+        write_group(damaged.parent, "{")
+    report = relocate_triton_groups(tmp_path, ROOT)
+    assert next(iter(report.dropped)) == KEY
+    assert not (tmp_path / KEY).exists()
+    assert list(report.touched) == [f"z/{OTHER_KEY}/{other.name}"]
+    assert report.rewritten == 1
+
+
 def test_a_kernel_without_its_group_file_was_not_committed(tmp_path):
     group = make_group(tmp_path)
     group.unlink()
