@@ -21,7 +21,9 @@ from mx_artifacts.errors import (
 )
 from mx_artifacts.observability.events import Event
 from mx_artifacts.threads import WorkStopped
+from mx_artifacts.transfer import pipeline
 from mx_artifacts.transport.base import Transport
+from mx_artifacts.transport.faults import FaultyTransport, Stall
 from tests.support.artifacts import (
     CHUNK_SIZE,
     SOURCE_ID,
@@ -152,6 +154,76 @@ def test_what_the_receiver_refuses_ends_the_transfer(agent: Transport, after_chu
             fetch(server.endpoint, artifact.artifact_id, agent, receiver)
         assert len(server._leases) == 0
     assert not receiver.finished
+
+
+# --- how many threads ----------------------------------------------------------------------------
+
+
+class Meeting(Received):
+    """Notes who writes; at first, `together` writers at once wait for each other."""
+
+    def __init__(self, together: int = 1, *, waits: bool = False) -> None:
+        super().__init__()
+        self.waits = waits
+        self.writers: list[str] = []
+        self._together = threading.Barrier(together)
+
+    def write(self, span: Span, data: memoryview) -> None:
+        self.writers.append(threading.current_thread().name)
+        if len(self.writers) <= self._together.parties:
+            self._together.wait(20)
+        super().write(span, data)
+
+
+@pytest.fixture
+def one_core(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pipeline, "thread_count", lambda: 1)
+
+
+NINE_CHUNKS = {"artifact.tar": 9 * CHUNK_SIZE}
+
+
+@pytest.mark.usefixtures("one_core")
+def test_reads_that_are_copied_by_who_posts_them_take_a_thread_for_each_core(
+    agent: Transport,
+) -> None:
+    artifact, receiver = make_artifact(NINE_CHUNKS), Meeting()
+    with serving(artifact) as server:
+        fetch(server.endpoint, artifact.artifact_id, agent, receiver)
+    assert receiver.content == artifact.content
+    assert len(receiver.writers) == 9
+    assert len(set(receiver.writers)) == 1
+
+
+@pytest.mark.usefixtures("one_core")
+def test_while_one_waits_for_a_read_others_go_on(agent: Transport) -> None:
+    artifact, stalling = make_artifact(NINE_CHUNKS), FaultyTransport(agent, {1: Stall()})
+
+    class LettingGo(Received):
+        written = 0
+
+        def write(self, span: Span, data: memoryview) -> None:
+            super().write(span, data)
+            self.written += 1
+            if self.written == 8:
+                stalling.let_go()
+
+    with serving(artifact) as server:
+        limits = {"timeout_seconds": 20, "max_inflight_chunks": 2}
+        received = fetch(server.endpoint, artifact.artifact_id, stalling, LettingGo(), **limits)
+    assert received.content == artifact.content
+
+
+@pytest.mark.usefixtures("one_core")
+@pytest.mark.parametrize("slots", [None, 3], ids=["the receiver waits", "chunks are leased"])
+def test_where_something_is_waited_for_all_threads_work(
+    agent: Transport, slots: int | None
+) -> None:
+    artifact = make_artifact(NINE_CHUNKS)
+    receiver = Meeting(together=3, waits=slots is None)
+    with serving(artifact, slots=slots) as server:
+        fetch(server.endpoint, artifact.artifact_id, agent, receiver, max_inflight_chunks=3)
+    assert receiver.content == artifact.content
 
 
 class OnlyOne(Received):
