@@ -65,9 +65,16 @@ def stamp_columns(directory: str, paths: Sequence[str]) -> StampColumns:
 
 
 def all_are_files(
-    directory: str, paths: Sequence[str], sizes: Sequence[int], mtimes_ns: Sequence[int]
+    directory: str,
+    paths: Sequence[str],
+    sizes: Sequence[int],
+    mtimes_ns: Sequence[int],
+    *,
+    alone: bool = False,
 ) -> bool:
     """Tell whether at all of `paths` stand plain files of these sizes and modification times.
+
+    Many are looked at by several threads, unless `alone`.
 
     Raises:
         OSError: the directory cannot be looked into.
@@ -88,14 +95,17 @@ def all_are_files(
             for each, size, mtime_ns in zip(found, sizes[part], mtimes_ns[part], strict=True)
         )
 
-    return all(_in_parts(directory, len(paths), are_files))
+    return all(_in_parts(directory, len(paths), are_files, alone=alone))
 
 
-def _in_parts(directory: str, count: int, look: Callable[[int, slice], T]) -> list[T]:
+def _in_parts(
+    directory: str, count: int, look: Callable[[int, slice], T], *, alone: bool = False
+) -> list[T]:
     """Return what `look` returns for each part of a list, in its order; many by several threads."""
     above = os.open(directory, DIRECTORY_FLAGS)
     try:
-        size = -(-count // thread_count()) if count >= _WORTH_THREADS else max(1, count)
+        threads = 1 if alone or count < _WORTH_THREADS else thread_count()
+        size = max(1, -(-count // threads))
         found: dict[int, T] = {}
 
         def look_at(start: int) -> None:

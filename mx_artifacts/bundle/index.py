@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from itertools import accumulate
+from itertools import accumulate, compress
 from typing import NamedTuple
 
 from mx_artifacts.bulk.headers import MemberColumns, join_first
@@ -112,11 +112,7 @@ def map_bundle(
     if any(size > bundle_bytes for size in index.sizes):  # before anybody counts its blocks
         raise ManifestInvalidError("a member of the index is longer than the bundle")
     _check_blocks(index)
-    index = replace(
-        index,
-        sizes=[0 if is_dir else s for s, is_dir in zip(index.sizes, index.are_dirs, strict=True)],
-        modes=list(map(safe_mode, index.modes, index.are_dirs)),
-    )
+    index = _as_packed(index)
     starts, offsets, end, joined = _join(index)
     end += len(END_OF_ARCHIVE)
     joined = crc32c(END_OF_ARCHIVE, joined)
@@ -129,6 +125,17 @@ def map_bundle(
     blocks = [index.blocks.get(number, ()) for number in range(len(index))]
     rows = zip(*fields, offsets, checksums, blocks, starts, strict=True)
     return BundleMap(tuple(map(MappedMember._make, rows)), index, bundle_bytes)
+
+
+def _as_packed(index: MemberIndex) -> MemberIndex:
+    """Return an index with the sizes and modes that members have in a bundle."""
+    if any(compress(index.sizes, index.are_dirs)):
+        sizes = zip(index.sizes, index.are_dirs, strict=True)
+        index = replace(index, sizes=[0 if is_dir else size for size, is_dir in sizes])
+    kinds = set(zip(index.modes, index.are_dirs, strict=True))
+    if any(safe_mode(mode, is_dir) != mode for mode, is_dir in kinds):
+        index = replace(index, modes=list(map(safe_mode, index.modes, index.are_dirs)))
+    return index
 
 
 def _join(index: MemberIndex) -> tuple[list[int], list[int], int, int]:

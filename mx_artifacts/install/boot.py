@@ -29,13 +29,17 @@ def boot_id() -> str:
 
 
 def stand_as_installed(
-    receipt: RootReceipt, entries: Sequence[InstalledEntry], touched: tuple[str, ...]
+    receipt: RootReceipt,
+    entries: Sequence[InstalledEntry],
+    touched: tuple[str, ...],
+    *,
+    in_background: bool = False,
 ) -> list[bool]:
-    """Tell which entries are in their root as `receipt` says; `touched`: as `have_status` has it.
+    """Tell which entries are in their root as `receipt` says; the rest as `have_status` has it.
 
     Told from file status; where the files may have been lost, their CRC32C must be right, too.
     """
-    stand = have_status(receipt.root, entries, touched)
+    stand = have_status(receipt.root, entries, touched, in_background=in_background)
     if not _may_be_lost(receipt):
         return stand
     root = Path(receipt.root)

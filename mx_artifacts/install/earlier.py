@@ -1,7 +1,8 @@
 """What was installed into some roots before, and which of it still stands so.
 
 It is told by receipts and file status, which takes a moment where there are ten thousand files; so
-they are looked at in a thread of their own, while a source is asked what it has.
+they are looked at in a thread of their own, while a source is asked what it has, and by no more
+threads, for which its answers would wait.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from pathlib import Path
 from threading import Thread
 
 from mx_artifacts import collector
+from mx_artifacts.clock import SYSTEM_CLOCK
 from mx_artifacts.install.base import RootInstall
 from mx_artifacts.install.boot import stand_as_installed
 from mx_artifacts.install.history import find_receipts, receipts_of_root
@@ -34,6 +36,10 @@ class EarlierInstalls:
     def standing(self, root: Path) -> Sequence[InstalledEntry]:
         """Return the entries of `root` that were as the newest receipt which has them says."""
         return self._found.result()[root].standing
+
+    def looked_at(self, root: Path) -> float:
+        """Return from when that is, by `time.monotonic`."""
+        return self._found.result()[root].looked_at
 
     @collector.paused()
     def _look(self, installs: Sequence[RootInstall]) -> None:
@@ -57,9 +63,11 @@ class _Earlier:
 
     def __init__(self, receipts: Sequence[RootReceipt], touched: tuple[str, ...]) -> None:
         self.receipts = receipts
+        self.looked_at = SYSTEM_CLOCK.monotonic()
         self.standing: list[InstalledEntry] = []
         told: set[str] = set()  # of whom a newer receipt has spoken
         for receipt in receipts:
             entries = [entry for entry in receipt.installed if entry.entry not in told]
-            self.standing += compress(entries, stand_as_installed(receipt, entries, touched))
+            stand = stand_as_installed(receipt, entries, touched, in_background=True)
+            self.standing += compress(entries, stand)
             told.update(entry.entry for entry in entries)

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, field
+from math import inf
 from pathlib import Path
 from threading import Semaphore
 from typing import Any
@@ -52,8 +53,8 @@ class StagedTree:
     `arrived` are the entries that the bundle had, before fix-ups dropped some. Those
     `for_comparison` are not to be moved in: they stand in the root, and are not on the disk for
     certain. `repairs` has those that take the place of one at fault, and its fault. The
-    `unchanged` are not staged: they stood in the root as they would have come. `boot_id`: as in
-    `RootReceipt`.
+    `unchanged` are not staged: they stood in the root as they would have come, when it was
+    `looked_at` (by `time.monotonic`). `boot_id`: as in `RootReceipt`.
     """
 
     directory: Path
@@ -64,6 +65,7 @@ class StagedTree:
     for_comparison: frozenset[str] = frozenset()
     repairs: Mapping[str, str] = field(default_factory=dict)
     unchanged: tuple[InstalledEntry, ...] = ()
+    looked_at: float = -inf
     boot_id: str = ""
 
 
@@ -136,9 +138,9 @@ class Staging:
             UnsafePathError, InstallError, NoSpaceError
         """
         assert self._map is not None, "without a map everything must come"
-        members = {each.path: each for each in self._map.members}
-        files = {path: each for path, each in members.items() if not each.is_dir}
-        directories = tuple(path for path, each in members.items() if each.is_dir)
+        members = self._map.members
+        files = {each.path: each for each in members if not each.is_dir}
+        directories = tuple(each.path for each in members if each.is_dir)
         with self._translated():
             groups = self._entries(files, directories)
             self._unchanged = unchanged_entries(
@@ -154,7 +156,7 @@ class Staging:
             lacking = begin_writing(
                 self.directory,
                 self._writer,
-                [each for path, each in members.items() if path in leaves],
+                [each for each in members if each.path in leaves],
             )
             require_space([Need(self.directory, tuple(part.length for part in lacking))])
             return lacking
@@ -240,6 +242,7 @@ class Staging:
             for_comparison,
             repairs,
             self._unchanged,
+            self._earlier.looked_at(self.install.root) if self._earlier else -inf,
             "" if waits or self.in_memory else boot_id(),
         )
 

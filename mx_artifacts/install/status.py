@@ -13,21 +13,24 @@ from mx_artifacts.kinds.signs import matches
 
 
 def have_status(
-    root: str, entries: Sequence[InstalledEntry], touched: tuple[str, ...]
+    root: str,
+    entries: Sequence[InstalledEntry],
+    touched: tuple[str, ...],
+    *,
+    in_background: bool = False,
 ) -> list[bool]:
     """Tell of each entry whether its files have the sizes and times that they were installed with.
 
     Those that match `touched` may have another time, since a hit moves it. A file that cannot be
-    looked at, as when it is absent, has none of these.
+    looked at, as when it is absent, has none of these. `in_background`: leave the other cores to
+    who does more urgent work.
     """
     files = list(chain.from_iterable(map(attrgetter("files"), entries)))
     if not files:
         return [True] * len(entries)
-    paths = [file.path for file in files]
+    paths, sizes, _, mtimes_ns, _, _ = zip(*files, strict=True)
     try:
-        if all_are_files(
-            root, paths, [file.size for file in files], [file.mtime_ns for file in files]
-        ):
+        if all_are_files(root, paths, sizes, mtimes_ns, alone=in_background):
             return [True] * len(entries)  # as nearly always
         found = stamp_columns(root, paths)
     except OSError:

@@ -132,8 +132,16 @@ class _Attempt:
             call = client.extension.ask_for_index(self.address.mx_source_id, self._artifact_id)
             manifest = read_manifest(client, self.address, self._artifact_id, self._deadline)
             self._source = new_source(self.address, manifest, client)
-            self._source.try_open(serves_on=serves_on)
-            self.plan = Plan(self._source, manifest, read_maps(client, call, manifest))
+            opening = threading.Thread(
+                target=self._source.try_open,
+                kwargs={"serves_on": serves_on},
+                name="mx-open-first",
+                daemon=True,
+            )
+            opening.start()
+            maps = read_maps(client, call, manifest)
+            opening.join()
+            self.plan = Plan(self._source, manifest, maps)
         except MxArtifactsError as error:
             self.error = error
         except Exception as error:  # a channel that was closed meanwhile: nobody listens

@@ -14,6 +14,7 @@ from mx_artifacts.artifacts.find import SourceWanted
 from mx_artifacts.artifacts.seed import Seeder
 from mx_artifacts.core.sources import SourceQuery, SourceStatus
 from mx_artifacts.errors import MxArtifactsError, PeerLostError, TransferFailedError
+from mx_artifacts.install import standing
 from mx_artifacts.observability.events import Event
 from mx_artifacts.transport.faults import Corrupt, LosePeer, Stall
 from tests.support.fleet import IDENTITY, Counting, Fleet, fill_cache, running_fleet
@@ -171,6 +172,29 @@ def test_what_the_engine_changed_is_not_taken_for_unchanged(fleet: Fleet, tmp_pa
     fleet.publish(cache)
     fleet.fetch(fleet.fetcher(), tmp_path / "cold", replace=True)
     assert contents(tmp_path / "cold") == contents(cache)
+
+
+def test_what_the_engine_changes_meanwhile_is_told_where_the_fetch_takes_long(
+    fleet: Fleet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(standing, "LOOK_AGAIN_SECONDS", 0.0)
+    cache = fill_cache(tmp_path / "warm", files=20)
+    first, _ = fleet.publish(cache)
+    fleet.fetch(fleet.fetcher(), tmp_path / "cold")
+    first.close()
+    (cache / "d0/kernel2.bin").write_bytes(b"changed")
+    time.sleep(0.6)
+    fleet.publish(cache)
+
+    def change(event: Event) -> None:
+        if event.name == "install.staged":
+            (tmp_path / "cold/d0/kernel1.bin").write_bytes(b"?" * 100_000)
+
+    fetched = fleet.fetch(fleet.fetcher(events=change), tmp_path / "cold", replace=True)
+    (report,) = fetched.report.roots
+    assert report.installed == ("d0/kernel2.bin",)
+    assert {*report.kept} - {*report.same} == {"d0/kernel1.bin"}
+    assert list(report.unverified) == ["d0/kernel1.bin"]
 
 
 def test_a_target_serves_what_it_has_and_its_source_may_go(fleet: Fleet, tmp_path: Path) -> None:
