@@ -15,6 +15,7 @@ from mx_artifact_cli.main import HELP_WIDTH, cli
 from mx_artifact_cli.options import SettingOption
 from mx_artifacts.errors import ExitCode, MxArtifactsError
 from mx_artifacts.settings import SETTINGS
+from mx_artifacts.transport.nixl import UCX_DEFAULTS, UCX_DEFAULTS_OF_PROGRAMS
 
 OPERATIONS = Path(__file__).resolve().parent.parent / "docs" / "operations"
 REMAKE = "make docs"
@@ -65,6 +66,14 @@ def settings_page() -> str:
         )
         for setting in SETTINGS
     ]
+    ucx_rows = [
+        (f"`{each.name}`", each.value, setter, each.reason)
+        for setter, defaults in (
+            ("library and command line", UCX_DEFAULTS),
+            ("command line only", UCX_DEFAULTS_OF_PROGRAMS),
+        )
+        for each in defaults
+    ]
     return f"""# Settings
 
 A flag wins over the environment, the environment over the default. Of several variables in one
@@ -72,7 +81,13 @@ row the first that is set wins; one that is set to nothing counts as unset. A va
 sense is refused with its name and what it should be. Durations are seconds, or a number with ms,
 s, m or h; sizes are bytes, or a number with K, M, G or T (powers of 1024).
 
-{table(("variable", "default", "meaning", "flags"), *rows)}"""
+{table(("variable", "default", "meaning", "flags"), *rows)}
+## UCX's own
+
+UCX, which carries the bytes below NIXL, reads variables of its own: `UCX_NET_DEVICES` and `UCX_TLS`
+say over what (its documentation lists all). These are set where you have not set them:
+
+{table(("variable", "value", "by", "why"), *ucx_rows)}"""
 
 
 def cli_page() -> str:

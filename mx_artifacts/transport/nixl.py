@@ -13,20 +13,53 @@ import importlib.util
 import logging
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeoutError
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.machinery import PathFinder
 from types import ModuleType
-from typing import Any
+from typing import Any, NamedTuple
 
 from mx_artifacts import settings
 from mx_artifacts.errors import TransportUnavailableError
 
 PROGRESS_DELAY_MICROSECONDS = 10_000
 """The progress thread wakes on events; this is how often it looks without one."""
+
+
+class LibraryDefault(NamedTuple):
+    """A variable of a native library that is set where the user has not set it, and why."""
+
+    name: str
+    value: str
+    reason: str
+
+
+UCX_DEFAULTS = (
+    LibraryDefault("UCX_LOG_FILE", "stderr", "stdout belongs to the program"),
+    LibraryDefault(
+        "UCX_DEBUG_SIGNO",
+        "0",
+        "UCX takes SIGHUP for its own debugging, and with it a process's end with its terminal",
+    ),
+    LibraryDefault(
+        "UCX_USE_MT_MUTEX",
+        "y",
+        "its thread and those that read wait for each other asleep instead of spinning: whoever "
+        "is waited for copies megabytes meanwhile, or has no core",
+    ),
+)
+UCX_DEFAULTS_OF_PROGRAMS = (
+    LibraryDefault(
+        "UCX_MEM_EVENTS",
+        "n",
+        "four fifths of an agent's start go into patching libc's code in memory, by which UCX hears "
+        "of memory that is unmapped; only its cache of registrations needs that, and ours are "
+        "explicit",
+    ),
+)
 
 _LOADING = threading.Lock()
 
@@ -60,23 +93,17 @@ def set_library_defaults() -> None:
     Starting an agent does it too. Whoever does that in the background calls this before, so that
     the environment does not change while others read it.
     """
-    # UCX writes its log to stdout, which belongs to the program.
-    settings.set_environment_default("UCX_LOG_FILE", "stderr")
-    # UCX takes SIGHUP for its own debugging, and with it a process's end with its terminal.
-    settings.set_environment_default("UCX_DEBUG_SIGNO", "0")
-    # Its progress thread and who posts a read wait for each other: asleep, not spinning, since
-    # whoever is waited for copies megabytes meanwhile, or has no core (docs/performance.md).
-    settings.set_environment_default("UCX_USE_MT_MUTEX", "y")
+    _set(UCX_DEFAULTS)
 
 
 def claim_process() -> None:
-    """Say that nothing else in this process uses UCX: before it is loaded, by a program.
+    """Say that nothing else in this process uses UCX: before it is loaded, by a program."""
+    _set(UCX_DEFAULTS_OF_PROGRAMS)
 
-    UCX then need not hear of memory that is mapped and unmapped, which only its cache of
-    registrations is for; ours are explicit. It hears of it by patching libc's code in memory, and
-    that is two thirds of what starting an agent takes (docs/performance.md).
-    """
-    settings.set_environment_default("UCX_MEM_EVENTS", "n")
+
+def _set(defaults: Iterable[LibraryDefault]) -> None:
+    for each in defaults:
+        settings.set_environment_default(each.name, each.value)
 
 
 def _load_bindings() -> Any:

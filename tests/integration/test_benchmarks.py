@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from benchmarks.network import NoNetworkError, network
+from benchmarks.processes import finished
 from benchmarks.real import NoCompilerError, RealCache
 from benchmarks.transfer import PREFIX, RAM
 from tests.support.nodes import REPOSITORY, clean_environment
@@ -76,6 +77,12 @@ def test_each_stage_is_timed(tmp_path: Path) -> None:
     assert {"seal.read", "seal.index", "fetch.write", "fetch.install.receipt"} <= stages.keys()
     assert stages["seal"]["least"] > stages["seal.read"]["least"] > 0
     assert "| fetch_changed.begin.unchanged |" in printed
+
+
+def test_an_agent_starts_as_in_a_library_and_as_in_a_program() -> None:
+    _, printed = finished([sys.executable, "-m", "benchmarks.agent_start", "--rounds", "1"])
+    rows = [line.split("|")[1].strip() for line in printed.splitlines() if line.startswith("|")]
+    assert rows[2:] == ["library", "program"]
 
 
 def test_a_link_is_as_slow_as_it_is_shaped_and_a_killed_target_starts_again(tmp_path: Path) -> None:
