@@ -55,9 +55,9 @@ UCX_DEFAULTS_OF_PROGRAMS = (
     LibraryDefault(
         "UCX_MEM_EVENTS",
         "n",
-        "four fifths of an agent's start go into patching libc's code in memory, by which UCX hears "
-        "of memory that is unmapped; only its cache of registrations needs that, and ours are "
-        "explicit",
+        "four fifths of an agent's start go into patching libc's code in memory, by which UCX "
+        "hears of memory that is unmapped; only its cache of registrations needs that, and ours "
+        "are explicit",
     ),
 )
 
