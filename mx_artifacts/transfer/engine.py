@@ -40,7 +40,8 @@ class TransferLimits:
 
     Attributes:
         timeout_seconds: for all of it.
-        max_inflight: spans that are read at once, each in a registered buffer, by one thread.
+        max_inflight: spans that are read at once, at most; each in a registered buffer, by one
+            thread.
         source_wait_seconds: how long to look for another source when none is left.
         serves_on: this target serves what it reads to others from its first bytes on. It reads in
             random order, so that they have different parts, and one span at a time from each.
@@ -86,8 +87,8 @@ def fetch_artifact(
     of the first source, whose id is then that source's word), and `receiver` agrees. Several
     sources are read from at once; `find_more` is asked for further ones now and then. Blocks for
     `limits.timeout_seconds` at most, and some seconds more to end threads. Registers
-    `max_inflight` buffers of 4 MiB (of a chunk, where no source tells what is in it), and runs as
-    many threads.
+    `max_inflight` buffers of 4 MiB (of a chunk, where no source tells what is in it), and runs at
+    most as many threads (`Pipeline`).
 
     Events: transfer.started (total_bytes, chunk_count), transfer.chunk (length_bytes) from any
     thread, transfer.source_failed (endpoint, error), transfer.finished (total_bytes).

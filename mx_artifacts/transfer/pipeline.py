@@ -65,7 +65,7 @@ class Target:
 
 
 class Pipeline:
-    """Receives what is on the board with some threads. Use once: `run`, then `close`."""
+    """Receives what is on the board with up to `threads` threads. Use once: `run`, then `close`."""
 
     def __init__(self, target: Target, threads: int) -> None:
         self._target = target
