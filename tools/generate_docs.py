@@ -15,7 +15,11 @@ from mx_artifact_cli.main import HELP_WIDTH, cli
 from mx_artifact_cli.options import SettingOption
 from mx_artifacts.errors import ExitCode, MxArtifactsError
 from mx_artifacts.settings import SETTINGS
-from mx_artifacts.transport.nixl import UCX_DEFAULTS, UCX_DEFAULTS_OF_PROGRAMS
+from mx_artifacts.transport.nixl import (
+    UCX_DEFAULTS,
+    UCX_DEFAULTS_OF_AGENTS,
+    UCX_DEFAULTS_OF_PROGRAMS,
+)
 
 OPERATIONS = Path(__file__).resolve().parent.parent / "docs" / "operations"
 REMAKE = "make docs"
@@ -70,6 +74,7 @@ def settings_page() -> str:
         (f"`{each.name}`", each.value, setter, each.reason)
         for setter, defaults in (
             ("library and command line", UCX_DEFAULTS),
+            ("for our own agents in the process", UCX_DEFAULTS_OF_AGENTS),
             ("command line only", UCX_DEFAULTS_OF_PROGRAMS),
         )
         for each in defaults

@@ -18,6 +18,9 @@ from mx_artifacts.errors import InstallLockedError
 from mx_artifacts.install.lock import locked
 from mx_artifacts.observability.events import Event, EventSink
 
+UNSAID_SECONDS = 0.2
+"""Who holds a turn for less may only have swept the bundle root."""
+
 
 @contextmanager
 def turn_to_fetch(
@@ -41,12 +44,13 @@ def turn_to_fetch(
         try:
             make_bundle_root(bundle_root)
             sweep(bundle_root)
-            if not _take(path, 0.0, clock, turn) and timeout_seconds > 0:
+            unsaid_seconds = min(UNSAID_SECONDS, timeout_seconds)
+            if not _take(path, unsaid_seconds, clock, turn) and timeout_seconds > unsaid_seconds:
                 error = InstallLockedError(
                     f"another process fetches artifact {artifact_id} into {', '.join(places)}"
                 )
                 events(Event("fetch.waiting", {"error": error}))
-                _take(path, timeout_seconds, clock, turn)
+                _take(path, timeout_seconds - unsaid_seconds, clock, turn)
         except OSError:  # a file system without locks, or another user's file
             _remove(path)
         yield

@@ -17,7 +17,10 @@ def read_object(path: Path) -> Mapping[str, Any]:
         OSError: it cannot be read.
         ValueError: it holds no JSON object.
     """
-    document = json.loads(path.read_bytes())
+    try:
+        document = json.loads(path.read_bytes())
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
     if not isinstance(document, dict):
         raise ValueError("not a JSON object")
     return document

@@ -120,6 +120,13 @@ def _document(receipt: Receipt) -> dict[str, Any]:
     }
 
 
+class _OtherFormatError(ValueError):
+    """The receipt is of another release."""
+
+
+_TAKE_OVER = "`fetch-and-install --replace` takes over what it lists"
+
+
 def load_receipt(path: Path) -> Receipt:
     """Read and check a receipt.
 
@@ -128,6 +135,10 @@ def load_receipt(path: Path) -> Receipt:
     """
     try:
         return _receipt(read_object(path))
+    except _OtherFormatError as error:
+        raise InstallError(
+            f"{path} is {error}", hint=f"{_TAKE_OVER}, then remove {path}"
+        ) from error
     except (OSError, ValueError) as error:
         raise InstallError(
             f"{path} is not a valid receipt: {error}", hint=f"remove {path}, or restore it"
@@ -142,6 +153,8 @@ def load_named_receipt(path: Path) -> Receipt:
     """
     try:
         return _receipt(read_object(path))
+    except _OtherFormatError as error:
+        raise ConfigurationError(f"{path} is {error}", hint=_TAKE_OVER) from error
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else error
         raise ConfigurationError(
@@ -165,7 +178,9 @@ def receipts_of(directory: Path, artifact_id: str) -> Iterator[tuple[Path, Recei
 def _receipt(document: Mapping[str, Any]) -> Receipt:
     version = field_of(document, "format_version", int)
     if version != FORMAT_VERSION:
-        raise ValueError(f"format_version is {version}, not {FORMAT_VERSION}")
+        raise _OtherFormatError(
+            f"a receipt of format {version}, of another release; this one reads {FORMAT_VERSION}"
+        )
     if not field_of(document, "roots", list):
         raise ValueError("'roots' is empty")
     origin = field_of(document, "artifact", dict)

@@ -7,15 +7,18 @@ helper libraries and of autotune results, which have one file each.
 from __future__ import annotations
 
 import os
+from collections.abc import Set
 from pathlib import Path
 
 from mx_artifacts.bundle.entry import COMMIT_SECONDS, EntryView
+from mx_artifacts.errors import UnsafePathError
 from mx_artifacts.kinds.base import StandingVerdict
 from mx_artifacts.kinds.commits import binary_fault, json_fault, names_in
 from mx_artifacts.kinds.triton_groups import (
     GROUP_PREFIX,
     MAX_GROUP_FILE_BYTES,
     IncompleteGroup,
+    check_children,
     group_children,
     is_key_directory,
 )
@@ -53,7 +56,7 @@ def key_directory_fault(
         if not plain and not allow_uncommitted:
             return _UNCOMMITTED
     for name in groups:
-        fault = _group_fault(entry, directory, name)
+        fault = _group_fault(entry, directory, name, {*names})
         if fault is not None:
             return fault
     for name in names:
@@ -70,18 +73,17 @@ def loaded_fault(entry: EntryView) -> str | None:
     return fault and fault + _BREAKS_HITS
 
 
-def _group_fault(entry: EntryView, directory: str, name: str) -> str | None:
+def _group_fault(entry: EntryView, directory: str, name: str, names: Set[str]) -> str | None:
     group = entry.files[f"{directory}/{name}"]
     if group.size > MAX_GROUP_FILE_BYTES:
         return f"{name} is damaged: too long"
     try:
         children = group_children(name, entry.read(f"{directory}/{name}"))
-    except IncompleteGroup as fault:
+        check_children(directory.rpartition("/")[2], name, children, names)
+    except (IncompleteGroup, UnsafePathError) as fault:
         return str(fault)
     for child in children:
-        file = entry.files.get(f"{directory}/{child}")
-        if file is None:
-            return f"{name} lists {child}, which is missing"
+        file = entry.files[f"{directory}/{child}"]
         if not file.size:
             return f"{child} is empty{_BREAKS_HITS if child.endswith(_LOADED) else ''}"
         # Only while it is young: copying a cache leaves its times in any order.

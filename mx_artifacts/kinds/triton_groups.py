@@ -126,7 +126,7 @@ def _relocated_groups(
         if content is None:
             raise IncompleteGroup(f"{name} is damaged: too long")
         text, document = _parsed(name, content)
-        _check_children(key, name, document["child_paths"], names)
+        check_children(key, name, document["child_paths"], names)
         relocated = _with_children_in(target, text, document)
         if relocated != text:
             changed[f"{path}/{name}"] = relocated.encode("utf-8")
@@ -158,8 +158,13 @@ def _parsed(name: str, content: bytes) -> tuple[str, dict[str, Any]]:
     return text, document
 
 
-def _check_children(key: str, group: str, children: Mapping[str, str], names: Set[str]) -> None:
-    """Check that children are files of the key directory `key`, which has those with `names`."""
+def check_children(key: str, group: str, children: Mapping[str, str], names: Set[str]) -> None:
+    """Check that children of `group` are files of its key directory `key`, which has `names`.
+
+    Raises:
+        UnsafePathError: one is another file.
+        IncompleteGroup: one is missing.
+    """
     # Both joined by "/" in the sender's path, so its own "." and ".." can play no trick here.
     ends = [f"/{key}/{name}" for name in children]
     are_inside = map(str.endswith, [f"/{path}" for path in children.values()], ends)

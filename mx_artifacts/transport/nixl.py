@@ -44,13 +44,22 @@ UCX_DEFAULTS = (
         "0",
         "UCX takes SIGHUP for its own debugging, and with it a process's end with its terminal",
     ),
+)
+UCX_DEFAULTS_OF_AGENTS = (
     LibraryDefault(
         "UCX_USE_MT_MUTEX",
         "y",
         "its thread and those that read wait for each other asleep instead of spinning: whoever "
         "is waited for copies megabytes meanwhile, or has no core",
     ),
+    LibraryDefault(
+        "UCX_KEEPALIVE_INTERVAL",
+        "inf",
+        "a source that was stopped for a while (SIGSTOP, a frozen container) and whose targets "
+        "left meanwhile would be aborted by UCX when it goes on; sessions tell who is gone",
+    ),
 )
+"""In the configuration of our own agents: others in the process are as ever (ADR 0021)."""
 UCX_DEFAULTS_OF_PROGRAMS = (
     LibraryDefault(
         "UCX_MEM_EVENTS",
@@ -186,7 +195,16 @@ def _start(agent_name: str, backend: str) -> NixlAgent:
             f"{', '.join(usable) or 'none'}",
             hint="set MX_NIXL_BACKEND to one of them, the same on both ends",
         )
-    return NixlAgent(nixl, agent, agent.createBackend(backend, {}))
+    return NixlAgent(nixl, agent, agent.createBackend(backend, _parameters(backend)))
+
+
+def _parameters(backend: str) -> dict[str, str]:
+    """Return what NIXL's backend is started with."""
+    if backend != "UCX":
+        return {}
+    said = settings.environment()
+    ours = [each for each in UCX_DEFAULTS_OF_AGENTS if each.name not in said]
+    return {"engine_config": ",".join(f"{e.name.removeprefix('UCX_')}={e.value}" for e in ours)}
 
 
 def start_agent(agent_name: str, backend: str, timeout_seconds: float) -> NixlAgent:

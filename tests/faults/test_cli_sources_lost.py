@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -93,6 +94,25 @@ def test_a_target_that_waits_goes_on_when_its_only_source_is_back(
     assert CACHE_BYTES <= installed(done)["total_bytes"] < CACHE_BYTES + (1 << 20)
     assert contents(tmp_path / "cold") == contents(big_cache)
     assert leftovers(tmp_path / "cold") == []
+
+
+def test_a_source_that_was_stopped_serves_on_after_its_target_has_left(
+    cluster: Cluster, big_cache: Path, tmp_path: Path
+) -> None:
+    """Over TCP, UCX would abort it as soon as it goes on (transport/nixl.py)."""
+    cluster = replace(cluster, env={**cluster.env, "UCX_TLS": "tcp,self"})
+    with cluster.source(big_cache) as source:
+        with slow_target(cluster, tmp_path / "cold", "--timeout", "4s", percent=30) as target:
+            source.send(signal.SIGSTOP)
+            code, error = target.end()
+            assert code == 15, error
+        source.send(signal.SIGCONT)
+        for root in ("second", "third"):
+            with cluster.target(tmp_path / root) as target:
+                code, done = target.end()
+            assert code == 0, done
+            assert contents(tmp_path / root) == contents(big_cache)
+        assert source.stop() == 0
 
 
 def test_one_that_does_not_wait_fails_and_reads_only_the_rest_the_next_time(

@@ -14,13 +14,14 @@ from mx_artifacts.clock import SYSTEM_CLOCK, FakeClock
 from mx_artifacts.errors import (
     InstallError,
     InstallLockedError,
+    MxArtifactsError,
     RollbackFailedError,
     UnusablePlaceError,
 )
 from mx_artifacts.install import workspace
 from mx_artifacts.install.files import remove_tree, write_json
 from mx_artifacts.install.lock import locked
-from mx_artifacts.install.receipt import load_receipt
+from mx_artifacts.install.receipt import load_named_receipt, load_receipt
 from mx_artifacts.install.workspace import open_workspace
 from tests.support.install_cases import NEW, contents, fill, install, make_bundle, picture
 
@@ -112,7 +113,6 @@ _PATH, _SIZE, _MODE, _, _CHECKSUM, _ARRIVED = range(6)
 @pytest.mark.parametrize(
     "change",
     [
-        _set("format_version", value=2),
         _set("format_version", value=True),
         _set("artifact", "worker_id", value=None),
         _set("roots", value={}),
@@ -144,9 +144,20 @@ def test_damaged_receipt_is_refused(
         load_receipt(path)
 
 
+def test_receipt_of_another_release_is_told_from_a_damaged_one(tmp_path: Path) -> None:
+    path = install(tmp_path / "root", make_bundle(tmp_path / "b.tar", NEW)).receipt_path
+    document = json.loads(path.read_bytes())
+    _set("format_version", value=2)(document)
+    path.write_text(json.dumps(document))
+    for load in (load_receipt, load_named_receipt):
+        with pytest.raises(MxArtifactsError, match="format 2, of another release") as caught:
+            load(path)
+        assert "--replace" in caught.value.hint()
+
+
 def test_receipt_that_is_not_json_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "receipt.json"
-    for content in (b"", b"\0" * 64, b"\xff{}"):
+    for content in (b"", b"\0" * 64, b"\xff{}", b"[" * 100_000):
         path.write_bytes(content)
         with pytest.raises(InstallError, match="not a valid receipt"):
             load_receipt(path)

@@ -76,6 +76,10 @@ def garble(path: Path) -> None:
     path.write_bytes(b"[1, 2]")
 
 
+def lead_away(path: Path) -> None:
+    path.write_text(json.dumps({"child_paths": {"block.json": "/etc/passwd"}}))
+
+
 def age(path: Path) -> None:
     """Make a file older than all that belongs to it."""
     os.utime(path, ns=(0, 0))
@@ -116,6 +120,11 @@ FAULTS: dict[str, Case] = {
     "triton: a child is missing": (
         *("triton", KEY, f"{KEY}/block.json", remove),
         "__grp__block.json lists block.json, which is missing",
+    ),
+    "triton: a child elsewhere": (
+        *("triton", KEY, f"{KEY}/__grp__block.json", lead_away),
+        f"Triton group {KEY}/__grp__block.json lists 'block.json' at '/etc/passwd', which is not a "
+        "file of its own key directory",
     ),
     "triton: empty cubin": (
         *("triton", KEY, f"{KEY}/block.cubin", empty),

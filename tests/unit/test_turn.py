@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import os
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -50,6 +51,16 @@ def test_nobody_waits_for_something_else(node: Node, tmp_path: Path) -> None:
         assert len(list(node.bundle_root.iterdir())) == 3
     assert list(node.bundle_root.iterdir()) == []
     assert (node.clock.monotonic(), node.events) == (FakeClock().monotonic(), [])
+
+
+def test_who_only_swept_here_is_not_told_of(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    with node.turn():
+        (held,) = node.bundle_root.iterdir()
+    descriptor = os.open(held, os.O_RDWR | os.O_CREAT)
+    fcntl.flock(descriptor, fcntl.LOCK_EX)
+    monkeypatch.setattr(FakeClock, "sleep", lambda clock, seconds: os.close(descriptor))
+    with node.turn():
+        assert node.events == []
 
 
 def test_who_has_waited_long_enough_goes_on(node: Node, tmp_path: Path) -> None:
