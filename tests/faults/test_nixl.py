@@ -50,14 +50,21 @@ def post(
     return transport.post_read(peer, [wanted], [(buffer.region, 0)])
 
 
+@contextmanager
+def stopped_peer_process(name: str, size_bytes: int) -> Iterator[PeerProcess]:
+    """Start a peer and stop it before anybody connects: a read that needs no peer later waits."""
+    with peer_process("nixl", name, size_bytes) as serving:
+        serving.signal(signal.SIGSTOP)
+        os.waitid(os.P_PID, serving.process.pid, os.WSTOPPED | os.WNOWAIT)
+        yield serving
+
+
 def test_a_stopped_peer_times_out_and_its_buffer_stays_quarantined(transport: Transport) -> None:
-    """SIGSTOP before the first read, so that even a read that needs no peer later must wait."""
     with (
-        peer_process("nixl", "stopped", MIB) as serving,
+        stopped_peer_process("stopped", MIB) as serving,
         one_buffer(transport, MIB) as pool,
         closing(transport.connect(serving.descriptor)) as peer,
     ):
-        serving.signal(signal.SIGSTOP)
         buffer = pool.acquire(0.0)
         read = post(transport, peer, serving, buffer)
         with pytest.raises(ReadTimeoutError, match="stopped"):
@@ -73,11 +80,10 @@ def test_a_stopped_peer_times_out_and_its_buffer_stays_quarantined(transport: Tr
 
 def test_a_stopped_peer_that_is_killed_frees_the_buffer(transport: Transport) -> None:
     with (
-        peer_process("nixl", "stopped-killed", MIB) as serving,
+        stopped_peer_process("stopped-killed", MIB) as serving,
         one_buffer(transport, MIB) as pool,
         closing(transport.connect(serving.descriptor)) as peer,
     ):
-        serving.signal(signal.SIGSTOP)
         buffer = pool.acquire(0.0)
         read = post(transport, peer, serving, buffer)
         pool.quarantine(buffer, read.done)
@@ -146,10 +152,9 @@ def test_two_agents_of_one_name_in_use_are_told_apart(transport: Transport) -> N
 def test_closing_with_a_read_that_never_ends_does_not_crash() -> None:
     """The agent stays, and `done` goes on telling the truth."""
     transport = create_transport("nixl", "closed-early")
-    with peer_process("nixl", "never-ends", KIB) as serving:
+    with stopped_peer_process("never-ends", KIB) as serving:
         pool = BufferPool(transport, 1, KIB)
         peer = transport.connect(serving.descriptor)
-        serving.signal(signal.SIGSTOP)
         buffer = pool.acquire(0.0)
         read = post(transport, peer, serving, buffer)
         pool.quarantine(buffer, read.done)
