@@ -9,7 +9,7 @@ from typing import cast
 
 import pytest
 
-from mx_artifacts.artifacts import tarred
+from mx_artifacts.artifacts import tarred, turn
 from mx_artifacts.artifacts.fetch_values import FetcherSettings
 from mx_artifacts.artifacts.find import SourceWanted
 from mx_artifacts.artifacts.turn import turn_to_fetch
@@ -182,7 +182,10 @@ class WhileWaiting(FakeClock):
             action()
 
 
-def test_what_another_process_fetches_meanwhile_is_not_transferred(tmp_path: Path) -> None:
+def test_what_another_process_fetches_meanwhile_is_not_transferred(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(turn, "UNSAID_SECONDS", 0.0)
     root, kind, bundles = tmp_path / "root", get_kind("triton"), tmp_path / "bundles"
     bundle = make_bundle(tmp_path / "b.tar", NEW)
     other = ExitStack()
