@@ -5,6 +5,8 @@ from __future__ import annotations
 import subprocess
 import sys
 
+from mx_artifacts.transport.nixl import UCX_DEFAULTS_OF_AGENTS
+
 PROGRAM = """
 import ctypes, sys
 from mx_artifacts.transport.nixl import claim_process, start_agent
@@ -43,3 +45,6 @@ def test_it_knows_what_we_say_to_it() -> None:
     """UCX warns of variables that it does not read, as of one that another release dropped."""
     assert "UCX_NO_SUCH_THING" in started("claimed", UCX_NO_SUCH_THING="1").stderr
     assert "UCX_" not in started("claimed").stderr
+    # What is told our agents it would ignore in silence; an agent starts with none of it, too.
+    known = {each.name: each.value for each in UCX_DEFAULTS_OF_AGENTS}
+    assert "UCX_" not in started("claimed", **known).stderr
