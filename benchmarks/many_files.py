@@ -28,7 +28,7 @@ from mx_artifacts.bundle.headers import encode_member, padding_bytes
 from mx_artifacts.bundle.index import map_bundle
 from mx_artifacts.core.digest import crc32c, crc32c_hex
 from mx_artifacts.core.member_index import MemberIndex
-from mx_artifacts.install.files import remove_tree
+from mx_artifacts.filesystem.files import remove_tree
 
 FILES_IN_DIRECTORY = 8
 

@@ -51,7 +51,7 @@ class Identities:
 
     def of(self, model: str) -> tuple[Any, Any]:
         """Return the kind, and its identity for a model's name."""
-        from mx_artifacts.kinds.identity import probe_identity
+        from mx_artifacts.identity.identify import probe_identity
         from mx_artifacts.kinds.registry import get_kind
 
         kind = get_kind(self._kind)

@@ -116,7 +116,7 @@ class Target:
 
     def renew(self, seed: bool, compression: str = "auto", durable: bool = False) -> Answer:
         """Serve nothing any more, and be ready to fetch anew."""
-        from mx_artifacts.artifacts.fetch_values import FetcherSettings
+        from mx_artifacts.artifacts.target.fetch_values import FetcherSettings
         from mx_artifacts.fetcher import ArtifactFetcher
         from mx_artifacts.transport.registry import open_transport
 
@@ -147,7 +147,7 @@ class Target:
 
 def seeding_settings(host: str) -> dict[str, Any]:
     """Return what makes a fetcher seed at `host`; nothing while fetchers cannot."""
-    from mx_artifacts.artifacts.fetch_values import FetcherSettings
+    from mx_artifacts.artifacts.target.fetch_values import FetcherSettings
 
     there = {field.name for field in dataclasses.fields(FetcherSettings)}
     wanted = {"seed": True, "host": host}

@@ -18,7 +18,7 @@ from benchmarks.moved import Moved
 from benchmarks.processes import REPOSITORY, ProcessFailedError, finished
 from benchmarks.tree import TreesDifferError, differing_files
 from mx_artifacts.bundle.tree import scan_tree
-from mx_artifacts.kinds.ninja_state import STATE_FILES
+from mx_artifacts.kinds.ninja.module_state import STATE_FILES
 from mx_artifacts.kinds.registry import get_kind
 from tests.kinds.caches import CACHES, Cache
 from tests.kinds.environments import PROJECT, environment_of, missing

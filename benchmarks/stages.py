@@ -29,18 +29,19 @@ from benchmarks.moved import GENERATED
 from benchmarks.processes import REPOSITORY
 from benchmarks.transfer import RAM, new_place, stop_in_order_on_signals, tell
 from benchmarks.tree import GeneratedTree, change_tree, check_equal, make_tree
-from mx_artifacts import collector
 from mx_artifacts.artifacts import tarred
 from mx_artifacts.artifacts.factories import transfer_of_kind
 from mx_artifacts.artifacts.protocol import ArtifactBundle, ArtifactSourceEndpoint, StagedArtifact
-from mx_artifacts.artifacts.receive import RootReceiver
+from mx_artifacts.artifacts.target.root_receiver import RootReceiver
 from mx_artifacts.artifacts.tarred import TarredP2PArtifactTransfer
 from mx_artifacts.bundle import pack
 from mx_artifacts.bundle.index import map_bundle
 from mx_artifacts.core.member_index import MemberIndex, joined
-from mx_artifacts.install import installer, staging
+from mx_artifacts.install import installer
+from mx_artifacts.install.staging import staging
 from mx_artifacts.kinds.registry import get_kind
-from mx_artifacts.wire.source import index_from_wire, index_to_wire
+from mx_artifacts.runtime import gc_pause
+from mx_artifacts.wire.extension import index_from_wire, index_to_wire
 
 PARTS = (
     (pack, "scan_tree", "scan"),
@@ -178,12 +179,12 @@ def fetch(
     (file,) = bundle.manifest.files
     with watch.stage("index_to_wire"):
         pages = list(index_to_wire(file.file_index, index))
-    with watch.stage("index_from_wire"), collector.paused():
+    with watch.stage("index_from_wire"), gc_pause.paused():
         index = joined(map(index_from_wire, pages))
     with watch.stage("earlier"):  # in a fetch that is done while a source is asked for its index
         receiver = RootReceiver(target._wanted_bundles(), target.mx_source_type)
         receiver._earlier.receipts(target.roots[0].target_root)
-    with watch.stage("map"), collector.paused():
+    with watch.stage("map"), gc_pause.paused():
         bundle_map = map_bundle(index, file.size, file.checksum)
     with watch.stage("begin"):
         spans = receiver.begin(bundle.manifest, {file.file_index: bundle_map})

@@ -10,29 +10,34 @@ from functools import partial
 from pathlib import Path
 
 from mx_artifacts.artifacts.bundle_root import check_bundle_root
-from mx_artifacts.artifacts.discover import RootObjection, no_objection
 from mx_artifacts.artifacts.factories import transfer_of_kind
-from mx_artifacts.artifacts.fetch_values import Fetched, FetcherSettings, FetchPlan
-from mx_artifacts.artifacts.find import ANY_SOURCE, SeenSources, SourceFinder, SourceWanted
-from mx_artifacts.artifacts.group_member import GroupMember, GroupWanted
-from mx_artifacts.artifacts.incoming import address_of, not_wrapped
 from mx_artifacts.artifacts.protocol import ArtifactSourceEndpoint
-from mx_artifacts.artifacts.seed_server import SeedServer
+from mx_artifacts.artifacts.seeding.seed_server import SeedServer
+from mx_artifacts.artifacts.target.discover import RootObjection, no_objection
+from mx_artifacts.artifacts.target.fetch_values import FetcherSettings, FetchPlan, FetchResult
+from mx_artifacts.artifacts.target.group_member import GroupMember, GroupWanted
+from mx_artifacts.artifacts.target.incoming import address_of, not_wrapped
+from mx_artifacts.artifacts.target.single_flight import turn_to_fetch
+from mx_artifacts.artifacts.target.source_finder import (
+    ANY_SOURCE,
+    SeenSources,
+    SourceFinder,
+    SourceWanted,
+)
+from mx_artifacts.artifacts.target.source_order import TargetLocality, ordering
 from mx_artifacts.artifacts.tarred import TarredP2PArtifactTransfer
-from mx_artifacts.artifacts.turn import turn_to_fetch
 from mx_artifacts.client.central import CentralClient
-from mx_artifacts.clock import SYSTEM_CLOCK, Clock
 from mx_artifacts.compression import check_mode
 from mx_artifacts.core.identity import SourceIdentity
 from mx_artifacts.errors import InstallError, MxArtifactsError, TransferFailedError
+from mx_artifacts.identity.identify import check_stated_roots
 from mx_artifacts.install.base import ALONE, Agreement, InstallReport
-from mx_artifacts.install.workspace import check_target
+from mx_artifacts.install.workspace.workspace import check_target
 from mx_artifacts.kinds.base import CacheKind
-from mx_artifacts.kinds.identity import check_stated_roots
 from mx_artifacts.observability.events import Event, EventSink, drop
-from mx_artifacts.transfer.deadline import Deadline
+from mx_artifacts.runtime.clock import SYSTEM_CLOCK, Clock
+from mx_artifacts.runtime.deadline import Deadline
 from mx_artifacts.transfer.engine import TransferLimits, fetch_artifact
-from mx_artifacts.transfer.select import Here, ordering
 from mx_artifacts.transfer.source import SourceAddress
 from mx_artifacts.transport.base import Transport
 from mx_artifacts.transport.registry import open_transport
@@ -84,7 +89,7 @@ class ArtifactFetcher:
         self._settings = settings
         self._events = events
         self._clock = clock
-        here = Here(topology=settings.topology, levels=settings.topology_levels)
+        here = TargetLocality(topology=settings.topology, levels=settings.topology_levels)
         self._finder = SourceFinder(
             client,
             ordering(settings.selector, random.Random(), here),  # noqa: S311 - spreads load
@@ -200,7 +205,7 @@ class ArtifactFetcher:
         wanted: SourceWanted = ANY_SOURCE,
         replace: bool = False,
         group: GroupWanted | None = None,
-    ) -> Fetched:
+    ) -> FetchResult:
         """Fetch from the first source that delivers and install into this node's roots.
 
         `roots` overrides the kind's roots by name ("" is the primary root). Entries that the
@@ -235,7 +240,7 @@ class ArtifactFetcher:
 
     def _fetch_patiently(
         self, fetch: _Fetch, plan: Callable[..., FetchPlan], agreement: Agreement
-    ) -> Fetched:
+    ) -> FetchResult:
         """Fetch; where all sources that are listed are lost, wait for others, as for the first."""
         wait = Deadline(fetch.wanted.wait_seconds, self._clock)
         while True:
@@ -249,7 +254,7 @@ class ArtifactFetcher:
                 self._events(Event("discover.waiting", told))
                 self._clock.sleep(min(RETRY_SECONDS, wait.remaining()))
 
-    def _fetch(self, fetch: _Fetch, plan: FetchPlan, agreement: Agreement) -> Fetched:
+    def _fetch(self, fetch: _Fetch, plan: FetchPlan, agreement: Agreement) -> FetchResult:
         first, transfer = plan.sources[0], fetch.transfer
         if plan.already is not None:
             return self._agreed(fetch, plan.sources, plan.already, agreement)
@@ -274,7 +279,7 @@ class ArtifactFetcher:
         sources: Sequence[ArtifactSourceEndpoint],
         already: InstallReport,
         agreement: Agreement,
-    ) -> Fetched:
+    ) -> FetchResult:
         """Return what is here already, when the others have theirs too, and it is still here."""
         source, transfer = sources[0], fetch.transfer
         agreement.before_commit(source.artifact_id)
@@ -282,7 +287,7 @@ class ArtifactFetcher:
             raise InstallError(f"what {already.receipt_path} lists was changed meanwhile")
         agreement.before_receipt(already.roots)
         total_bytes = self._seed_only(fetch, sources) if self._settings.seed else 0
-        return Fetched(transfer.name, source, total_bytes, 0.0, 0.0, already)
+        return FetchResult(transfer.name, source, total_bytes, 0.0, 0.0, already)
 
     def _seed_only(self, fetch: _Fetch, sources: Sequence[ArtifactSourceEndpoint]) -> int:
         """Receive what is installed already, to serve it: what stands here was adapted to here.
@@ -308,7 +313,7 @@ class ArtifactFetcher:
 
     def _transfer_and_install(
         self, fetch: _Fetch, sources: Sequence[ArtifactSourceEndpoint], agreement: Agreement
-    ) -> Fetched:
+    ) -> FetchResult:
         transfer = fetch.transfer
         started = self._clock.monotonic()
         staged = transfer.transfer_from_any(
@@ -320,7 +325,7 @@ class ArtifactFetcher:
         )
         received = self._clock.monotonic()
         report = transfer.install(staged, replace=fetch.replace, agreement=agreement)
-        return Fetched(
+        return FetchResult(
             kind=transfer.name,
             source=staged.source,
             total_bytes=staged.transferred_bytes,

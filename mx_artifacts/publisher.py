@@ -8,14 +8,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from mx_artifacts.artifacts.factories import transfer_of_kind
+from mx_artifacts.artifacts.labels import root_labels
 from mx_artifacts.artifacts.protocol import ArtifactBundle, PackedRoot
-from mx_artifacts.artifacts.publish import (
+from mx_artifacts.artifacts.source.publish import (
     PublishedArtifactSource,
     ServingLimits,
     publish_artifact_source,
     replace_artifact,
 )
-from mx_artifacts.artifacts.root_labels import root_labels
 from mx_artifacts.artifacts.tarred import TarredP2PArtifactTransfer
 from mx_artifacts.client.central import CentralClient
 from mx_artifacts.compression import check_mode
@@ -23,13 +23,13 @@ from mx_artifacts.core.chunks import DEFAULT_CHUNK_SIZE_BYTES
 from mx_artifacts.core.identity import SourceIdentity
 from mx_artifacts.core.sources import PodIdentity
 from mx_artifacts.errors import BundleError, ConfigurationError
+from mx_artifacts.identity.identify import check_stated_roots
 from mx_artifacts.kinds.base import CacheKind, RankSet
-from mx_artifacts.kinds.identity import check_stated_roots
 from mx_artifacts.memory.budget import BundleBudget
 from mx_artifacts.observability.events import EventSink, drop
 from mx_artifacts.settings import BUNDLE_ROOT, COMPRESSION, RESIDENT_BUDGET, TOPOLOGY
 from mx_artifacts.transport.base import Transport
-from mx_artifacts.worker.server import WorkerServer
+from mx_artifacts.worker.worker_server import WorkerServer
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ class PublisherSettings:
 
 
 @dataclass(frozen=True)
-class Published:
+class PublishResult:
     """What was announced, and what of the roots went into it.
 
     `uneven_ranks` are the models of which some rank's directory lacks what others have: there the
@@ -153,7 +153,7 @@ class ArtifactPublisher:
         accelerator: str = "",
         also: Sequence[SourceIdentity] = (),
         require_ranks: int | None = None,
-    ) -> Published:
+    ) -> PublishResult:
         """Seal, serve and announce one kind; it stays announced until `close`.
 
         It is announced under `identity` and, from the same memory, under each of `also`.
@@ -202,7 +202,7 @@ class ArtifactPublisher:
         self._serving.append(_Serving(transfer, source, require_ranks))
         return _published(kind, source)
 
-    def republish(self, published: Published) -> Published:
+    def republish(self, published: PublishResult) -> PublishResult:
         """Seal what was published again; serve and announce it in the place of what was.
 
         Returns `published` itself where that gives the same artifact: then nothing changed. Else
@@ -233,7 +233,7 @@ class ArtifactPublisher:
         )
         return _published(kind, serving.source)
 
-    def _serving_of(self, published: Published) -> _Serving:
+    def _serving_of(self, published: PublishResult) -> _Serving:
         for serving in self._serving:
             source = serving.source
             if (source.mx_source_id, source.artifact_id) == (
@@ -261,8 +261,8 @@ class ArtifactPublisher:
         self.close()
 
 
-def _published(kind: CacheKind, source: PublishedArtifactSource) -> Published:
-    return Published(
+def _published(kind: CacheKind, source: PublishedArtifactSource) -> PublishResult:
+    return PublishResult(
         kind=kind.name,
         mx_source_id=source.mx_source_id,
         worker_id=source.worker_id,

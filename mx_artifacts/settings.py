@@ -1,4 +1,4 @@
-"""The only reader of os.environ.
+"""Settings: what operators state by flags or environment variables, with one default each.
 
 A setting has one name, one default, one reader and one row in docs/operations/settings.md (which
 `tools/generate_docs.py` writes from `SETTINGS`). Precedence: flag, environment, default.
@@ -21,7 +21,8 @@ from mx_artifacts.compression import AUTO, MODES
 from mx_artifacts.core.chunks import DEFAULT_CHUNK_SIZE_BYTES, MIB
 from mx_artifacts.core.topology import DEFAULT_LEVELS
 from mx_artifacts.errors import ConfigurationError
-from mx_artifacts.free_memory import free_memory_bytes
+from mx_artifacts.node.environment import environment
+from mx_artifacts.node.free_memory import free_memory_bytes
 from mx_artifacts.parsing import (
     parse_address,
     parse_choice,
@@ -41,16 +42,6 @@ from mx_artifacts.parsing import (
 
 T = TypeVar("T")
 logger = logging.getLogger(__name__)
-
-
-def environment() -> Mapping[str, str]:
-    """Return a snapshot of the process environment, for rules that look up other tools' names."""
-    return dict(os.environ)
-
-
-def set_environment_default(name: str, value: str) -> None:
-    """Set a variable that a native library reads when it is loaded, unless the user has set it."""
-    os.environ.setdefault(name, value)
 
 
 # --- the table -----------------------------------------------------------------------------------

@@ -1,0 +1,1 @@
+"""The command line: verbs read options, call the library and print. Begin with `main.py`."""

@@ -9,7 +9,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from mx_artifacts.bundle.tree import Skipped
+    from mx_artifacts.bundle.tree import SkippedPath
     from mx_artifacts.core.identity import SourceIdentity
 
 MAX_VALUE_LENGTH = 80
@@ -55,7 +55,7 @@ def shortened(value: str) -> str:
     return f"{value[:24]}… ({len(value)} characters, SHA-256 {digest[:16]})"
 
 
-def skipped_groups(skipped: Iterable[Skipped]) -> dict[str, dict[str, Any]]:
+def skipped_groups(skipped: Iterable[SkippedPath]) -> dict[str, dict[str, Any]]:
     """Group what was left out by its reason, whatever it names: how many, the first few names."""
     names: dict[str, list[str]] = {}
     for item in skipped:
@@ -66,7 +66,7 @@ def skipped_groups(skipped: Iterable[Skipped]) -> dict[str, dict[str, Any]]:
     }
 
 
-def _without_name(item: Skipped) -> str:
+def _without_name(item: SkippedPath) -> str:
     """Return the reason without the entry's or its file's path, with which it may begin."""
     rest = item.reason.removeprefix(item.path)
     if rest == item.reason or rest[:1] not in (" ", "/"):

@@ -176,9 +176,3 @@ def main(argv: Sequence[str] | None = None, *, held: Sequence[int] = ()) -> int:
         return ExitCode.UNEXPECTED
     finally:
         _close_stdout()
-
-
-if __name__ == "__main__":
-    from mx_artifact_cli.__main__ import run
-
-    run()

@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING
 
 from mx_artifact_cli.output import Format, Output
 from mx_artifact_cli.text import format_bytes, format_seconds
-from mx_artifacts.clock import SYSTEM_CLOCK, Clock
 from mx_artifacts.observability.events import Event, EventSink, drop
+from mx_artifacts.runtime.clock import SYSTEM_CLOCK, Clock
 
 if TYPE_CHECKING:
     from rich.progress import Progress

@@ -10,12 +10,12 @@ import click
 
 from mx_artifact_cli import options
 from mx_artifact_cli.output import Output
-from mx_artifact_cli.selection import ALL, Selected, select_kinds
-from mx_artifacts import settings
+from mx_artifact_cli.selection import ALL, SelectedKind, select_kinds
 from mx_artifacts.errors import ConfigurationError, InstallError, MxArtifactsError
+from mx_artifacts.node.environment import environment
 
 if TYPE_CHECKING:
-    from mx_artifacts.install.history import FoundReceipt
+    from mx_artifacts.install.receipts.lookup import FoundReceipt
 
 receipt_argument: options.Decorator = click.argument(
     "receipt", required=False, type=click.Path(path_type=Path)
@@ -40,8 +40,8 @@ def chosen_receipts(
             what is named is no receipt.
         InstallError: an install into the root was interrupted, or is going on.
     """
-    from mx_artifacts.install.history import FoundReceipt
-    from mx_artifacts.install.receipt import load_named_receipt
+    from mx_artifacts.install.receipts.lookup import FoundReceipt
+    from mx_artifacts.install.receipts.receipt import load_named_receipt
 
     if (receipt is None) == (not kind_names):
         raise ConfigurationError(
@@ -73,13 +73,13 @@ def chosen_receipts(
     return found
 
 
-def receipts_of_kind(selected: Selected) -> list[FoundReceipt]:
+def receipts_of_kind(selected: SelectedKind) -> list[FoundReceipt]:
     """Return the receipts in the kind's primary root, newest first.
 
     Raises:
         ConfigurationError: nothing says where that root is.
     """
-    from mx_artifacts.install.history import find_receipts
+    from mx_artifacts.install.receipts.lookup import find_receipts
 
     return [
         found
@@ -88,11 +88,11 @@ def receipts_of_kind(selected: Selected) -> list[FoundReceipt]:
     ]
 
 
-def _primary_root(selected: Selected) -> Path:
-    return selected.roots(settings.environment())[selected.kind.roots[0].name]
+def _primary_root(selected: SelectedKind) -> Path:
+    return selected.roots(environment())[selected.kind.roots[0].name]
 
 
-def _nothing_installed(selected: Selected) -> MxArtifactsError:
+def _nothing_installed(selected: SelectedKind) -> MxArtifactsError:
     root = _primary_root(selected)
     return _interrupted(selected) or ConfigurationError(
         f"nothing of {selected.kind.name} was installed into {root}",
@@ -100,9 +100,9 @@ def _nothing_installed(selected: Selected) -> MxArtifactsError:
     )
 
 
-def _interrupted(selected: Selected) -> InstallError | None:
+def _interrupted(selected: SelectedKind) -> InstallError | None:
     """Return the error for an install into the kind's primary root that has no receipt, if any."""
-    from mx_artifacts.install.unfinished import unfinished_install
+    from mx_artifacts.install.recover import unfinished_install
 
     root = _primary_root(selected)
     journal = unfinished_install(root)

@@ -8,20 +8,20 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from mx_artifacts import settings
 from mx_artifacts.errors import ConfigurationError
+from mx_artifacts.node.environment import environment
 
 if TYPE_CHECKING:
     from mx_artifact_cli.output import Output
+    from mx_artifacts.identity.identify import ProbedIdentity
     from mx_artifacts.kinds.base import CacheKind
-    from mx_artifacts.kinds.identity import ProbedIdentity
 
 ALL = "all"
 _NOTHING: Mapping[str, str] = MappingProxyType({})
 
 
 @dataclass(frozen=True)
-class Selected:
+class SelectedKind:
     """A kind and those of its roots that the user stated, by root name ("": the primary one)."""
 
     kind: CacheKind
@@ -39,7 +39,7 @@ def select_kinds(
     names: Sequence[str],
     stated_roots: Sequence[tuple[str, Path]],
     stated: Mapping[str, str] = _NOTHING,
-) -> tuple[Selected, ...]:
+) -> tuple[SelectedKind, ...]:
     """Return the named kinds, each once, with the roots that --root states for them.
 
     `stated` is what --identity states.
@@ -66,7 +66,7 @@ def select_kinds(
             raise ConfigurationError(f"--root names two paths for {name or kind.name!r}")
     for key in stated:
         _check_kind_of(key, kinds)
-    return tuple(Selected(kind, roots[kind.name]) for kind in kinds)
+    return tuple(SelectedKind(kind, roots[kind.name]) for kind in kinds)
 
 
 def _root_of(name: str, kinds: Sequence[CacheKind]) -> tuple[CacheKind, str]:
@@ -117,7 +117,7 @@ def _stated_for(kind: CacheKind, stated: Mapping[str, str]) -> dict[str, str]:
 
 def select_present(
     names: Sequence[str], stated_roots: Sequence[tuple[str, Path]], environment: Mapping[str, str]
-) -> tuple[Selected, ...]:
+) -> tuple[SelectedKind, ...]:
     """Select kinds to publish: `all` are those whose primary root exists and is not empty.
 
     Raises:
@@ -137,11 +137,11 @@ def select_present(
     return found
 
 
-def looked_at(selected: Selected) -> str:
+def looked_at(selected: SelectedKind) -> str:
     """Say where the primary root is and what decided so, such as an engine's variable."""
     primary = selected.kind.roots[0]
     stated = selected.stated_roots.get(primary.name)
-    path, decided_by = (stated, "--root") if stated else primary.locate(settings.environment())
+    path, decided_by = (stated, "--root") if stated else primary.locate(environment())
     return f"{path} ({decided_by})"
 
 
@@ -153,7 +153,7 @@ def _has_entries(root: Path) -> bool:
 
 
 def identify(
-    selected: Selected,
+    selected: SelectedKind,
     model: str,
     stated: Mapping[str, str],
     framework: str | None,
@@ -167,7 +167,7 @@ def identify(
     Raises:
         ConfigurationError: a field cannot be determined, or two options disagree.
     """
-    from mx_artifacts.kinds.identity import Profile, probe_identity
+    from mx_artifacts.identity.identify import Profile, probe_identity
 
     overrides = _stated_for(selected.kind, stated)
     for flag, name, value in (
@@ -180,7 +180,7 @@ def identify(
         selected.kind,
         model_name=model,
         overrides=overrides,
-        env=settings.environment(),
+        env=environment(),
         device_index=device,
         profile=Profile(profile),
         stated_roots=selected.stated_roots,

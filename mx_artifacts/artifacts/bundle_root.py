@@ -13,10 +13,10 @@ import re
 from contextlib import suppress
 from pathlib import Path
 
-from mx_artifacts.clock import SYSTEM_CLOCK
 from mx_artifacts.errors import InstallLockedError, UnusablePlaceError
-from mx_artifacts.install.lock import locked
-from mx_artifacts.install.place import check_place
+from mx_artifacts.filesystem.lock import locked
+from mx_artifacts.filesystem.writable import check_place
+from mx_artifacts.runtime.clock import SYSTEM_CLOCK
 
 _TURN = re.compile(r"turn-[0-9a-f]{64}\.lock")
 _HINT = "name a directory that this user may write to with --bundle-root or MX_ARTIFACT_BUNDLE_ROOT"

@@ -7,12 +7,13 @@ from pathlib import Path
 from typing import Protocol
 
 from mx_artifacts import settings
-from mx_artifacts.artifacts.protocol import ArtifactCacheRoot
-from mx_artifacts.artifacts.tarred import DEFAULT_LOCK_TIMEOUT_SECONDS, TarredP2PArtifactTransfer
+from mx_artifacts.artifacts.protocol import DEFAULT_LOCK_TIMEOUT_SECONDS, ArtifactCacheRoot
+from mx_artifacts.artifacts.tarred import TarredP2PArtifactTransfer
 from mx_artifacts.errors import ConfigurationError
 from mx_artifacts.kinds.base import CacheKind
 from mx_artifacts.kinds.registry import get_kind
 from mx_artifacts.memory.budget import BundleBudget
+from mx_artifacts.node.environment import environment
 from mx_artifacts.observability.events import EventSink, drop
 
 AnyPath = str | Path
@@ -32,17 +33,17 @@ def transfer_of_kind(
     """Return a transfer whose source and target roots are this node's roots of `kind`.
 
     `roots` overrides single roots by name ("" is the primary root); a root that is on only where
-    its path is stated (`RootRule.with_stated`) must be among them.
+    its path is stated (`RootRule.required_identity`) must be among them.
 
     Raises:
         ConfigurationError: `roots` names a root that the kind does not have.
     """
     chosen = dict(roots or {})
     cache_roots = []
-    env = settings.environment()
+    env = environment()
     for rule in kind.roots:
         stated = chosen.pop(rule.name, None)
-        off = bool(rule.with_stated) and stated is None
+        off = bool(rule.required_identity) and stated is None
         path = stated or rule.locate(env)[0]
         name = rule.name or kind.name
         cache_roots.append(ArtifactCacheRoot(name, path, path, rule.optional, off))
@@ -101,10 +102,10 @@ def _factory(kind_name: str) -> ArtifactTransferFactory:
         additional_roots: Sequence[ArtifactCacheRoot] = (),
     ) -> TarredP2PArtifactTransfer:
         kind = get_kind(kind_name)
-        env = settings.environment()
+        env = environment()
         here, *others = [
             ArtifactCacheRoot(
-                rule.name or kind.name, path, path, rule.optional, bool(rule.with_stated)
+                rule.name or kind.name, path, path, rule.optional, bool(rule.required_identity)
             )
             for rule in kind.roots
             for path in [rule.locate(env)[0]]

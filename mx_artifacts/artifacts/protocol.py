@@ -16,12 +16,13 @@ from mx_artifacts.core.member_index import MemberIndex
 from mx_artifacts.core.sources import ArtifactSummary
 from mx_artifacts.errors import MxArtifactsError
 from mx_artifacts.install.base import InstallReport
-from mx_artifacts.install.staging import Staging
+from mx_artifacts.install.staging.staging import Staging
 from mx_artifacts.memory.buffers import Bundle
 from mx_artifacts.transport.base import Transport
 
 DEFAULT_MAX_INFLIGHT_CHUNKS = 4
 DEFAULT_TIMEOUT_SECONDS = 120.0
+DEFAULT_LOCK_TIMEOUT_SECONDS = 60.0
 
 
 @dataclass(frozen=True)

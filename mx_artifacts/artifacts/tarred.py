@@ -9,15 +9,9 @@ from pathlib import Path
 
 from mx_artifacts import settings
 from mx_artifacts.artifacts.bundle_root import check_bundle_root
-from mx_artifacts.artifacts.discover import OrderCandidates, candidate_sources, no_objection
-from mx_artifacts.artifacts.incoming import (
-    FindMore,
-    IncomingArtifact,
-    WrapReceiver,
-    no_more,
-    not_wrapped,
-)
+from mx_artifacts.artifacts.labels import root_objection
 from mx_artifacts.artifacts.protocol import (
+    DEFAULT_LOCK_TIMEOUT_SECONDS,
     DEFAULT_MAX_INFLIGHT_CHUNKS,
     DEFAULT_TIMEOUT_SECONDS,
     ArtifactBundle,
@@ -26,12 +20,19 @@ from mx_artifacts.artifacts.protocol import (
     PackedRoot,
     StagedArtifact,
 )
-from mx_artifacts.artifacts.receive import WantedBundle
-from mx_artifacts.artifacts.root_labels import root_objection
+from mx_artifacts.artifacts.target.discover import OrderCandidates, candidate_sources, no_objection
+from mx_artifacts.artifacts.target.incoming import (
+    FindMore,
+    IncomingArtifact,
+    WrapReceiver,
+    no_more,
+    not_wrapped,
+)
+from mx_artifacts.artifacts.target.root_receiver import WantedBundle
+from mx_artifacts.bundle.existing_entries import count_entries
 from mx_artifacts.bundle.pack import pack_tree
 from mx_artifacts.bundle.packed import PackedTree
 from mx_artifacts.bundle.seal import seal
-from mx_artifacts.bundle.standing import count_entries
 from mx_artifacts.client.central import CentralClient
 from mx_artifacts.core.chunks import DEFAULT_CHUNK_SIZE_BYTES
 from mx_artifacts.core.identity import SourceIdentity, SourceType
@@ -39,6 +40,7 @@ from mx_artifacts.core.sources import WorkerRecord
 from mx_artifacts.errors import (
     ConfigurationError,
 )
+from mx_artifacts.filesystem.space import Need, require_space
 from mx_artifacts.install.base import (
     ALONE,
     Agreement,
@@ -47,20 +49,19 @@ from mx_artifacts.install.base import (
     RootInstall,
 )
 from mx_artifacts.install.installer import install_artifact
-from mx_artifacts.install.present import find_installed
-from mx_artifacts.install.space import Need, require_space
-from mx_artifacts.install.workspace import check_target
+from mx_artifacts.install.state.already_installed import find_installed
+from mx_artifacts.install.workspace.workspace import check_target
 from mx_artifacts.kinds.base import CacheKind
+from mx_artifacts.kinds.existing_entries import standing_judge
 from mx_artifacts.kinds.registry import kind_of
-from mx_artifacts.kinds.standing import standing_judge
 from mx_artifacts.memory.budget import BundleBudget
 from mx_artifacts.memory.buffers import Bundle
+from mx_artifacts.node.environment import environment
 from mx_artifacts.observability.events import Event, EventSink, drop
 from mx_artifacts.transfer.engine import TransferLimits
 from mx_artifacts.transport.base import Transport
 
 PRIMARY_BUNDLE_NAME = "artifact.tar"
-DEFAULT_LOCK_TIMEOUT_SECONDS = 60.0
 
 
 @dataclass(frozen=True)
@@ -254,7 +255,7 @@ class TarredP2PArtifactTransfer:
 
     def root_objection(self, record: WorkerRecord) -> str:
         """Say why the cache of a source cannot be used in these target roots, or ""."""
-        env = settings.environment()
+        env = environment()
         return root_objection(self.cache_kind, self.roots, record.topology, env)
 
     def transfer_from_any(
@@ -292,7 +293,7 @@ class TarredP2PArtifactTransfer:
                     kind.fixups,
                     keep_mtimes=kind.pack.keep_mtimes,
                     judge=standing_judge(kind),
-                    appear_whole=kind.appear_whole,
+                    atomic_entries=kind.atomic_entries,
                     touched_on_hit=kind.signs.touched_on_hit,
                     durable=durable,
                 ),

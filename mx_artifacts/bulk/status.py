@@ -11,7 +11,7 @@ from itertools import chain
 from typing import NamedTuple, TypeVar
 
 from mx_artifacts.bulk.library import bytes_of, column_of, library, names_of
-from mx_artifacts.threads import for_each, thread_count
+from mx_artifacts.runtime.threads import for_each, thread_count
 
 T = TypeVar("T")
 DIRECTORY_FLAGS = os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC

@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
-from mx_artifacts import collector
 from mx_artifacts.bundle.headers import END_OF_ARCHIVE
 from mx_artifacts.bundle.layout import EntryLayout, bundle_bytes, lay_out, lay_out_entry
 from mx_artifacts.bundle.memory import BundleMemory
@@ -24,12 +23,12 @@ from mx_artifacts.bundle.packed import (
     packed_members,
     report_of,
 )
-from mx_artifacts.bundle.places import (
-    Place,
-    SparePlaces,
-    Written,
+from mx_artifacts.bundle.placement import (
+    EntryPlacement,
+    OverflowBuffers,
+    PartFilled,
     batches,
-    close_ranks,
+    compact,
     copy,
     is_alike,
     start_of,
@@ -41,10 +40,11 @@ from mx_artifacts.bundle.read_entry import (
     Reading,
 )
 from mx_artifacts.bundle.rules import PackRules
-from mx_artifacts.bundle.tree import Skipped, SourceTree, resolve_root, scan_entry, scan_tree
-from mx_artifacts.clock import SYSTEM_CLOCK, Clock
+from mx_artifacts.bundle.tree import SkippedPath, SourceTree, resolve_root, scan_entry, scan_tree
 from mx_artifacts.errors import BundleError, NothingToPublishError, SourceChangedError
-from mx_artifacts.threads import for_each
+from mx_artifacts.runtime import gc_pause
+from mx_artifacts.runtime.clock import SYSTEM_CLOCK, Clock
+from mx_artifacts.runtime.threads import for_each
 
 M = TypeVar("M", bound=BundleMemory)
 
@@ -88,16 +88,16 @@ def pack_tree(
     """
     listed_at = clock.now()
     absent = optional and not root.exists()
-    with collector.paused():
+    with gc_pause.paused():
         tree = SourceTree((), ()) if absent else scan_tree(root, rules)
     resolved = "" if absent else resolve_root(root)
     reader = EntryReader(resolved, rules, MIN_AGE_SECONDS, clock.now)
     former = None
     if previous is not None and (previous.root, previous.rules) == (resolved, rules):
         former = previous
-    spare = SparePlaces(allocate)
+    spare = OverflowBuffers(allocate)
     packer = _Packer(reader, clock, tree.skipped, spare, former)
-    with collector.paused():
+    with gc_pause.paused():
         layouts = lay_out(tree, rules, packer.known_layouts)
     memory = allocate(bundle_bytes(layouts))
     try:
@@ -120,8 +120,8 @@ class _Packer:
         self,
         reader: EntryReader,
         clock: Clock,
-        skipped: Iterable[Skipped],
-        spare: SparePlaces,
+        skipped: Iterable[SkippedPath],
+        spare: OverflowBuffers,
         former: PackedTree[Any] | None = None,
     ) -> None:
         self.skipped = list(skipped)
@@ -132,9 +132,9 @@ class _Packer:
         self._former = former
         self._patience_seconds = _PATIENCE_SECONDS
         self._order: dict[str, int] = {}
-        self._read: dict[str, Place] = {}
+        self._read: dict[str, EntryPlacement] = {}
         self._changed: dict[str, EntryChangedError] = {}
-        self._left: dict[str, Place] = {}
+        self._left: dict[str, EntryPlacement] = {}
 
     @property
     def known_layouts(self) -> Mapping[str, EntryLayout]:
@@ -155,11 +155,11 @@ class _Packer:
         places = []
         start = 0
         for layout in layouts:
-            places.append(Place(layout, start, memory.view[start : start + layout.length]))
+            places.append(EntryPlacement(layout, start, memory.view[start : start + layout.length]))
             start += layout.length
         self._order = {layout.entry: number for number, layout in enumerate(layouts)}
 
-        def read(batch: Sequence[Place]) -> None:
+        def read(batch: Sequence[EntryPlacement]) -> None:
             start = start_of(batch[0])
             length = sum(place.layout.length for place in batch)
             readings = [Reading(place, start_of(place) - start) for place in batch]
@@ -200,16 +200,18 @@ class _Packer:
         self._try([Reading(place, 0)], place.space, listed_at, written)
         written(0, layout.length)
 
-    def _place_again(self, layout: EntryLayout, memory: BundleMemory) -> tuple[Place, Written]:
+    def _place_again(
+        self, layout: EntryLayout, memory: BundleMemory
+    ) -> tuple[EntryPlacement, PartFilled]:
         left = self._left.get(layout.entry)
         if left is None or not is_alike(layout, left.layout):
             return self._spare.place(layout)
         start = start_of(left)
-        place = Place(layout, start, left.space)
+        place = EntryPlacement(layout, start, left.space)
         return place, lambda at, length: memory.written(start + at, length)
 
     def _try(
-        self, readings: Sequence[Reading], space: memoryview, listed_at: float, written: Written
+        self, readings: Sequence[Reading], space: memoryview, listed_at: float, written: PartFilled
     ) -> None:
         failed: dict[str, EntryError] = {}
         anew = []
@@ -231,7 +233,7 @@ class _Packer:
             else:
                 self._leave_out(entry, str(error))
 
-    def _copy_former(self, place: Place, listed_at: float) -> bool:
+    def _copy_former(self, place: EntryPlacement, listed_at: float) -> bool:
         """Copy an entry that is as it was from the former bundle; tell whether it is one.
 
         It was read as a whole, under stamps that were too old to hide a later change. So what is
@@ -250,7 +252,7 @@ class _Packer:
         self._leave_out(entry, reason)
 
     def _leave_out(self, entry: str, reason: str) -> None:
-        self.skipped.append(Skipped(printable(entry), reason))
+        self.skipped.append(SkippedPath(printable(entry), reason))
 
     def _pause(self, seconds: float) -> None:
         seconds = min(seconds, self._patience_seconds)
@@ -258,7 +260,7 @@ class _Packer:
         if seconds > 0:
             self._clock.sleep(seconds)
 
-    @collector.paused()
+    @gc_pause.paused()
     def finish(self, memory: M, allocate: Callable[[int], M]) -> PackedTree[M]:
         """Bring what was read into one piece, in `memory` or where that is too small in another."""
         places = sorted(self._read.values(), key=lambda place: self._order[place.layout.entry])
@@ -266,7 +268,7 @@ class _Packer:
         final = memory if length <= len(memory.view) else allocate(length)
         try:
             sources: list[BundleMemory] = [memory, *self._spare.memories]
-            close_ranks(places, final, sources, in_target=final is memory)
+            compact(places, final, sources, in_target=final is memory)
             final.view[length - len(END_OF_ARCHIVE) : length] = END_OF_ARCHIVE
             final.written(0, length)
             final.cut(length)

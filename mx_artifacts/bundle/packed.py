@@ -9,9 +9,9 @@ from typing import Generic, TypeVar
 from mx_artifacts.bulk.headers import MemberColumns
 from mx_artifacts.bundle.layout import EntryLayout, member_columns
 from mx_artifacts.bundle.memory import BundleMemory
-from mx_artifacts.bundle.places import Place, start_of
+from mx_artifacts.bundle.placement import EntryPlacement, start_of
 from mx_artifacts.bundle.rules import PackRules
-from mx_artifacts.bundle.tree import Skipped, SourceMember
+from mx_artifacts.bundle.tree import SkippedPath, SourceMember
 
 M = TypeVar("M", bound=BundleMemory)
 
@@ -26,7 +26,7 @@ class PackReport:
     file_count: int
     content_bytes: int
     bundle_bytes: int
-    skipped: tuple[Skipped, ...]
+    skipped: tuple[SkippedPath, ...]
     paths: tuple[str, ...] = field(default=(), repr=False)
 
 
@@ -70,7 +70,7 @@ class PackedTree(Generic[M]):
     entries: Mapping[str, PackedEntry] = field(repr=False)
 
 
-def report_of(members: MemberColumns, length: int, skipped: Iterable[Skipped]) -> PackReport:
+def report_of(members: MemberColumns, length: int, skipped: Iterable[SkippedPath]) -> PackReport:
     """Return the report of a bundle of `length` bytes."""
     return PackReport(
         members.are_dirs.count(False),
@@ -81,7 +81,7 @@ def report_of(members: MemberColumns, length: int, skipped: Iterable[Skipped]) -
     )
 
 
-def packed_entries(places: Iterable[Place]) -> Mapping[str, PackedEntry]:
+def packed_entries(places: Iterable[EntryPlacement]) -> Mapping[str, PackedEntry]:
     """Return what to remember of entries that have been brought into one piece."""
     entries = {}
     for place in places:
@@ -90,7 +90,7 @@ def packed_entries(places: Iterable[Place]) -> Mapping[str, PackedEntry]:
     return entries
 
 
-def packed_members(places: Iterable[Place], rules: PackRules) -> PackedMembers:
+def packed_members(places: Iterable[EntryPlacement], rules: PackRules) -> PackedMembers:
     """Return the members of entries that have been brought into one piece."""
     members: list[SourceMember] = []
     offsets: list[int] = []

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from mx_artifacts.bulk.read import ShortFileError, read_files
 from mx_artifacts.bulk.status import DIRECTORY_FLAGS, stamp_columns
 from mx_artifacts.bundle.entry import COMMIT_SECONDS, EntryFile, EntryView
-from mx_artifacts.bundle.places import Place, Written
+from mx_artifacts.bundle.placement import EntryPlacement, PartFilled
 from mx_artifacts.bundle.rules import PackRules
 from mx_artifacts.bundle.tree import SourceMember
 from mx_artifacts.core.chunks import MIB
@@ -43,7 +43,7 @@ EntryError = EntryChangedError | EntryUnfitError
 class Reading:
     """An entry's place, which begins at `start` in the space that several are read to."""
 
-    place: Place
+    place: EntryPlacement
     start: int
 
     @property
@@ -78,7 +78,7 @@ class EntryReader:
     now: Callable[[], float]
 
     def read(
-        self, readings: Sequence[Reading], space: memoryview, listed_at: float, written: Written
+        self, readings: Sequence[Reading], space: memoryview, listed_at: float, written: PartFilled
     ) -> dict[str, EntryError]:
         """Read entries to their places, parts of `space` that are zeros; set their checksums.
 
@@ -163,7 +163,7 @@ class EntryReader:
         self,
         readings: Sequence[Reading],
         space: memoryview,
-        written: Written,
+        written: PartFilled,
         failed: dict[str, EntryError],
     ) -> Sequence[Reading]:
         """Read entries and set their checksums; return those that could be read."""
@@ -177,7 +177,9 @@ class EntryReader:
         each = [self._fill([reading], space, written, failed) for reading in readings]
         return [reading for filled in each for reading in filled]
 
-    def _fill_all(self, readings: Sequence[Reading], space: memoryview, written: Written) -> None:
+    def _fill_all(
+        self, readings: Sequence[Reading], space: memoryview, written: PartFilled
+    ) -> None:
         """As `_fill`; raises OSError or ShortFileError for the first file that cannot be read."""
         contents = [content for reading in readings for content in reading.contents()]
         small = [content for content in contents if content[2] <= _BLOCK_BYTES]
@@ -245,7 +247,9 @@ class EntryReader:
         return EntryChangedError(f"{member.path} changed while packed")
 
 
-def _read_large(root: int, source: str, content: memoryview, offset: int, written: Written) -> int:
+def _read_large(
+    root: int, source: str, content: memoryview, offset: int, written: PartFilled
+) -> int:
     """Fill `content`, which begins at `offset`, and return its CRC32C; raises as `read_files`."""
     position = checksum = 0
     descriptor = os.open(source, _OPEN_FLAGS, dir_fd=root)

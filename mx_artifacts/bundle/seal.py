@@ -10,7 +10,7 @@ from mx_artifacts.core.digest import crc32c, crc32c_hex, crc32c_join
 from mx_artifacts.core.identity import SourceType
 from mx_artifacts.core.manifest import ArtifactManifest, ManifestChunk, ManifestFile, validate
 from mx_artifacts.errors import ConfigurationError
-from mx_artifacts.threads import for_each
+from mx_artifacts.runtime.threads import for_each
 
 
 def seal(

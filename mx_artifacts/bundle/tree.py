@@ -17,7 +17,7 @@ from mx_artifacts.bundle.excludes import excludes
 from mx_artifacts.bundle.names import MAX_PART_BYTES, all_ordinary, fold, path_fault, printable
 from mx_artifacts.bundle.rules import PackRules
 from mx_artifacts.errors import NothingToPublishError
-from mx_artifacts.threads import for_each
+from mx_artifacts.runtime.threads import for_each
 
 _LISTED_AT_ONCE = 64
 """Directories: while one thread looks at what they hold, another one lists more."""
@@ -45,7 +45,7 @@ _member = partial(tuple.__new__, SourceMember)  # `_make` is not done in C
 
 
 @dataclass(frozen=True, slots=True)
-class Skipped:
+class SkippedPath:
     """A file, or an entry with all it holds, that is left out. `path` is fit to be printed."""
 
     path: str
@@ -57,7 +57,7 @@ class SourceTree:
     """A root's members, sorted by path parts, and what is left out of it."""
 
     members: tuple[SourceMember, ...]
-    skipped: tuple[Skipped, ...]
+    skipped: tuple[SkippedPath, ...]
 
 
 def resolve_root(root: Path) -> str:
@@ -120,7 +120,7 @@ class _Walk:
         self._exclude = excludes(rules.exclude)
         self._keeps_mtimes = rules.keep_mtimes
         self._members: list[SourceMember] = []
-        self._skipped: list[Skipped] = []
+        self._skipped: list[SkippedPath] = []
         self._spoiled: list[_Spoiled] = []
 
     def tree(self, only_entry: str | None = None) -> SourceTree:
@@ -140,7 +140,7 @@ class _Walk:
             ]
         # As their parts do: no name has a character before NUL.
         members.sort(key=lambda member: member.path.replace("/", "\0"))
-        spoiled = [Skipped(printable(entry), why) for entry, why in faults.items()]
+        spoiled = [SkippedPath(printable(entry), why) for entry, why in faults.items()]
         skipped = sorted(self._skipped + spoiled, key=lambda skip: skip.path)
         return SourceTree(tuple(members), tuple(skipped))
 
@@ -280,7 +280,7 @@ class _Walk:
         return f"{self._root}/{path}" if path else self._root
 
     def _skip(self, path: str, reason: str) -> None:
-        self._skipped.append(Skipped(printable(path), reason))
+        self._skipped.append(SkippedPath(printable(path), reason))
 
     def _spoil(self, path: str, reason: str, directory: str | None = None) -> None:
         entry = self._entry_of(path)

@@ -12,7 +12,7 @@ from mx_artifacts.core.member_index import MemberIndex, joined
 from mx_artifacts.core.ranges import Ranges
 from mx_artifacts.errors import LeaseExpiredError, MxArtifactsError, PeerLostError
 from mx_artifacts.transport.base import RemoteRange
-from mx_artifacts.wire import source as wire
+from mx_artifacts.wire import extension as wire
 from mx_artifacts.wire.gen.mx_artifacts.v1 import source_pb2 as pb
 from mx_artifacts.wire.status import error_from_worker
 

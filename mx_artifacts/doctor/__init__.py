@@ -1,0 +1,1 @@
+"""Checks of a node before it publishes or fetches. Begin with `base.py`."""

@@ -12,9 +12,9 @@ from pathlib import Path
 from mx_artifacts.client.central import CentralClient
 from mx_artifacts.doctor.base import Check, fail, ok, warn
 from mx_artifacts.errors import ExitCode, MxArtifactsError
-from mx_artifacts.kinds.base import Environment
 from mx_artifacts.metadata.base import MetadataBackend
 from mx_artifacts.metadata.registry import create_backend
+from mx_artifacts.node.environment import Environment
 
 # In a process of its own: a hang in UCX ends with it, and its log is ours to read. It leaves
 # without NIXL's destructors, which may hang too.

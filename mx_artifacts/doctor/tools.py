@@ -13,8 +13,9 @@ from mx_artifacts.bulk.library import absence
 from mx_artifacts.core.chunks import MIB
 from mx_artifacts.doctor.base import Check, fail, ok, warn
 from mx_artifacts.errors import ExitCode
-from mx_artifacts.kinds.base import CacheKind, Environment
-from mx_artifacts.kinds.installed import CannotProbe, run_program
+from mx_artifacts.kinds.base import CacheKind
+from mx_artifacts.node.environment import Environment
+from mx_artifacts.node.installed import CannotProbe, run_program
 
 _TIMEOUT_SECONDS = 30.0
 _COMPILES_HOST_CODE = frozenset({"triton", "inductor", "flashinfer", "tvm_ffi"})

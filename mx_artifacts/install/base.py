@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Protocol
 
 from mx_artifacts.kinds.base import Fixup
-from mx_artifacts.kinds.standing import StandingJudge, no_judgement
+from mx_artifacts.kinds.existing_entries import StandingJudge, no_judgement
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class RootInstall:
         fixups: run in order on the staged tree.
         keep_mtimes: whether the engine looks at modification times, as in `PackRules`.
         judge: tells whether an entry that stood there before will be used.
-        appear_whole: whether one at fault yields to the fetched one, as in `CacheKind`.
+        atomic_entries: whether one at fault yields to the fetched one, as in `CacheKind`.
         touched_on_hit: files whose modification time a hit moves, as in `Signs`.
         durable: wait until files are on the disk, so that they outlive a power cut from the
             receipt on; else a receipt says that they may not have (docs/adr/0018).
@@ -45,7 +45,7 @@ class RootInstall:
     fixups: tuple[Fixup, ...] = ()
     keep_mtimes: bool = False
     judge: StandingJudge = no_judgement
-    appear_whole: bool = False
+    atomic_entries: bool = False
     touched_on_hit: tuple[str, ...] = ()
     durable: bool = False
 

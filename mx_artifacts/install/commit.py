@@ -12,14 +12,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from mx_artifacts.errors import RollbackFailedError, UnsafePathError
-from mx_artifacts.install.access import Access
-from mx_artifacts.install.entries import ancestors
-from mx_artifacts.install.files import fsync_directory, inode_of, open_parent
+from mx_artifacts.filesystem.access import Access
+from mx_artifacts.filesystem.files import fsync_directory, inode_of, open_parent
+from mx_artifacts.filesystem.rename import exchange, rename_new
 from mx_artifacts.install.journal import Journal, Move, load_journal, save_journal
 from mx_artifacts.install.plan import Plan, plan_entries, plan_whole
-from mx_artifacts.install.rename import exchange, rename_new
-from mx_artifacts.install.staging import StagedTree
-from mx_artifacts.install.workspace import Workspace
+from mx_artifacts.install.staging.staging import StagedTree
+from mx_artifacts.install.workspace.entries import ancestors
+from mx_artifacts.install.workspace.workspace import Workspace
 from mx_artifacts.observability.events import Event, EventSink
 
 

@@ -14,10 +14,10 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
-from mx_artifacts import collector
-from mx_artifacts.clock import SYSTEM_CLOCK, Clock
 from mx_artifacts.errors import ConfigurationError, InstallError, RollbackFailedError
-from mx_artifacts.install.access import Access
+from mx_artifacts.filesystem.access import Access
+from mx_artifacts.filesystem.files import has_all
+from mx_artifacts.filesystem.space import os_errors_translated
 from mx_artifacts.install.base import (
     ALONE,
     Agreement,
@@ -27,12 +27,10 @@ from mx_artifacts.install.base import (
     RootReport,
 )
 from mx_artifacts.install.commit import Committer, Outcome, settle
-from mx_artifacts.install.entries import ancestors
-from mx_artifacts.install.history import FoundReceipt, receipts_beside
-from mx_artifacts.install.hold import held_workspaces
-from mx_artifacts.install.plan import has_all
-from mx_artifacts.install.present import find_installed
-from mx_artifacts.install.receipt import (
+from mx_artifacts.install.kept_entries import KeptEntries, doubt_changed, judge_kept
+from mx_artifacts.install.receipts.cache import remember
+from mx_artifacts.install.receipts.lookup import FoundReceipt, receipts_beside
+from mx_artifacts.install.receipts.receipt import (
     InstalledEntry,
     Receipt,
     RootReceipt,
@@ -41,12 +39,14 @@ from mx_artifacts.install.receipt import (
     receipts_of,
     save_receipt,
 )
-from mx_artifacts.install.recent import remember
-from mx_artifacts.install.space import os_errors_translated
-from mx_artifacts.install.staging import StagedTree, Staging
-from mx_artifacts.install.standing import KeptEntries, doubt_changed, judge_kept
-from mx_artifacts.install.workspace import Workspace
+from mx_artifacts.install.staging.staging import StagedTree, Staging
+from mx_artifacts.install.state.already_installed import find_installed
+from mx_artifacts.install.workspace.acquire import locked_workspaces
+from mx_artifacts.install.workspace.entries import ancestors
+from mx_artifacts.install.workspace.workspace import Workspace
 from mx_artifacts.observability.events import Event, EventSink, drop
+from mx_artifacts.runtime import gc_pause
+from mx_artifacts.runtime.clock import SYSTEM_CLOCK, Clock
 
 
 def install_artifact(
@@ -86,7 +86,7 @@ def install_artifact(
     places = [staging.install.root for staging in stagings]
     with os_errors_translated(f"install into {', '.join(map(str, places))}"):
         require_distinct(places)
-        with held_workspaces(places, lock_timeout_seconds, clock) as spaces:
+        with locked_workspaces(places, lock_timeout_seconds, clock) as spaces:
             targets = list(map(_Target, stagings, spaces))
             install = _Install(targets, artifact, replace, agreement, clock, events)
             try:
@@ -205,7 +205,7 @@ class _Install:
             roots, self.artifact.artifact_id, first.judge, with_mtimes=first.keep_mtimes
         )
 
-    @collector.paused()
+    @gc_pause.paused()
     def _stage(self) -> None:
         """Adapt every root's tree to where it goes."""
         for target in self.targets:

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from mx_artifacts.errors import RollbackFailedError
-from mx_artifacts.install.documents import field_of, read_object, relative_path, texts_of
-from mx_artifacts.install.files import write_json
+from mx_artifacts.filesystem.files import write_json
+from mx_artifacts.filesystem.json_documents import field_of, read_object, relative_path, texts_of
 
 
 @dataclass(frozen=True)

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Iterable
 from dataclasses import dataclass, field
-from pathlib import Path
 
-from mx_artifacts.install.entries import ancestors
-from mx_artifacts.install.files import inode_of, standing_in, stands
+from mx_artifacts.filesystem.files import inode_of, standing_in, stands
 from mx_artifacts.install.journal import EmptyRoot, Move
-from mx_artifacts.install.staging import StagedTree
-from mx_artifacts.install.workspace import Workspace
+from mx_artifacts.install.staging.staging import StagedTree
+from mx_artifacts.install.workspace.entries import ancestors
+from mx_artifacts.install.workspace.workspace import Workspace
 
 _REMOVED_MEANWHILE = "it stood there and was removed during the install; install again"
 
@@ -26,12 +24,6 @@ class Plan:
     kept: list[str] = field(default_factory=list)
     blocked: dict[str, str] = field(default_factory=dict)
     empty_root: EmptyRoot | None = None
-
-
-def has_all(root: Path, entries: Iterable[str]) -> bool:
-    """Return whether every entry stands in `root`. Raises UnsafePathError when a link is met."""
-    wanted = set(entries)
-    return standing_in(root, wanted) == wanted
 
 
 def plan_whole(workspace: Workspace, staged: StagedTree) -> Plan | None:

@@ -9,12 +9,12 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from mx_artifacts.clock import SYSTEM_CLOCK, Clock
 from mx_artifacts.errors import ConfigurationError
-from mx_artifacts.install.documents import field_of, read_object
-from mx_artifacts.install.files import write_json
-from mx_artifacts.install.lock import locked
-from mx_artifacts.install.receipt import format_time
+from mx_artifacts.filesystem.files import write_json
+from mx_artifacts.filesystem.json_documents import field_of, read_object
+from mx_artifacts.filesystem.lock import locked
+from mx_artifacts.install.receipts.receipt import format_time
+from mx_artifacts.runtime.clock import SYSTEM_CLOCK, Clock
 
 _ARTIFACT_ID = re.compile(r"[0-9a-f]{64}")
 _LOCK_TIMEOUT_SECONDS = 10.0

@@ -16,13 +16,13 @@ from pathlib import Path
 
 from mx_artifacts.bundle.tree import scan_tree
 from mx_artifacts.errors import NothingToPublishError
-from mx_artifacts.install.history import claims, receipts_beside
-from mx_artifacts.install.mounts import keeps_access_times
-from mx_artifacts.install.receipt import InstalledFile, RootReceipt, load_receipt
+from mx_artifacts.install.receipts.lookup import claims, receipts_beside
+from mx_artifacts.install.receipts.receipt import InstalledFile, RootReceipt, load_receipt
 from mx_artifacts.kinds.base import CacheKind
+from mx_artifacts.kinds.inductor.vllm_factors import factor_differences
 from mx_artifacts.kinds.registry import get_kind
-from mx_artifacts.kinds.signs import matches
-from mx_artifacts.kinds.vllm_factors import factor_differences
+from mx_artifacts.kinds.usage_markers import matches
+from mx_artifacts.node.mounts import keeps_access_times
 
 _NAMED = 3
 """Names shown of a longer list."""

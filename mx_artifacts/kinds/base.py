@@ -16,9 +16,8 @@ from mx_artifacts.bundle.entry import EntryView
 from mx_artifacts.bundle.rules import PackRules
 from mx_artifacts.core.digest import crc32c
 from mx_artifacts.core.identity import SourceType
-from mx_artifacts.kinds.signs import UseSigns
-
-Environment = Mapping[str, str]
+from mx_artifacts.kinds.usage_markers import UsageMarkers
+from mx_artifacts.node.environment import Environment
 
 
 def _no_obstacle() -> str:
@@ -33,16 +32,16 @@ class RootRule:
     `locate` returns where the engine looks, by the environment's rules in their order, and which
     variable (or default) decided, for messages. `relocation_obstacle` says why, on this node, a
     cache that was made for another root could not be used, or "" where it can. A root
-    `with_stated` identity fields is off: it is shipped, and installed, only where its path is
-    stated, and then so must be these fields; the identity then has `with_probed` too.
+    `required_identity` identity fields is off: it is shipped, and installed, only where its path is
+    stated, and then so must be these fields; the identity then has `extra_identity` too.
     """
 
     name: str
     locate: Callable[[Environment], tuple[Path, str]]
     optional: bool = False
     relocation_obstacle: Callable[[], str] = _no_obstacle
-    with_stated: tuple[str, ...] = ()
-    with_probed: tuple[str, ...] = ()
+    required_identity: tuple[str, ...] = ()
+    extra_identity: tuple[str, ...] = ()
 
 
 class Fixup(Protocol):
@@ -58,14 +57,14 @@ class Fixup(Protocol):
         ...
 
 
-class Written(NamedTuple):
+class FileContent(NamedTuple):
     """What a fix-up wrote into a file: size [bytes] and CRC32C."""
 
     size: int
     checksum: int
 
     @classmethod
-    def of(cls, content: bytes) -> Written:
+    def of(cls, content: bytes) -> FileContent:
         return cls(len(content), crc32c(content))
 
 
@@ -81,29 +80,29 @@ class FixupReport:
     rewritten: int = 0
     dropped: Mapping[str, str] = field(default_factory=dict)
     unverified: Mapping[str, str] = field(default_factory=dict)
-    touched: Mapping[str, Written] | None = None
+    touched: Mapping[str, FileContent] | None = None
 
 
 @dataclass(frozen=True)
-class StandingVerdict:
+class EntryVerdict:
     """What becomes of an entry that stands in a root; both are "" where it is fit for use there.
 
     Attributes:
         fault: why its engine will not use it.
         doubt: why this node cannot tell.
-        is_unviewed: its fault is that it could not be looked at; so it may be in use, and is not
+        is_unreadable: its fault is that it could not be looked at; so it may be in use, and is not
             replaced unasked.
     """
 
     fault: str = ""
     doubt: str = ""
-    is_unviewed: bool = False
+    is_unreadable: bool = False
 
 
-class StandingRule(Protocol):
+class ExistingEntryRule(Protocol):
     """Judges an entry where it stands, beyond what `PackRules.fault_of` has found no fault with."""
 
-    def __call__(self, entry: EntryView, root: Path, fetched: Path | None) -> StandingVerdict:
+    def __call__(self, entry: EntryView, root: Path, fetched: Path | None) -> EntryVerdict:
         """Judge `entry` of `root`, a path without links; changes nothing.
 
         `fetched` is a tree with the same entry as it was fetched and made right for `root`, None
@@ -135,7 +134,7 @@ class CacheKind:
         name: as on the command line ("triton").
         source_type: its number on the wire.
         roots: the primary root first.
-        pack: rules for every root; `fault_of` has at least kinds/commits.py: binary_fault.
+        pack: rules for every root; `fault_of` has at least kinds/entry_checks.py: binary_fault.
         identity_fields: names of SourceIdentity fields that must be probed or stated.
         engine_fields: names of SourceIdentity fields that describe how the engine was started.
             They cannot be probed from what is installed; stated ones partition the pool.
@@ -149,7 +148,7 @@ class CacheKind:
             add up with what stands there; a fix-up makes sure that they do.
         fixups: run in order on each staged root.
         standing: for kinds whose entries depend on where they are, or on what is around them.
-        appear_whole: whether each entry comes into its place by one rename, whole. One that
+        atomic_entries: whether each entry comes into its place by one rename, whole. One that
             `pack.fault_of` finds fault with is then no work in progress but what a crash left, and
             an install takes its place.
         runs_code: whether loading the cache executes code from it.
@@ -173,11 +172,11 @@ class CacheKind:
     may_be_absent: frozenset[str] = frozenset()
     merge_entry_of: Callable[[str], str] | None = None
     fixups: tuple[Fixup, ...] = ()
-    standing: StandingRule | None = None
-    appear_whole: bool = False
+    standing: ExistingEntryRule | None = None
+    atomic_entries: bool = False
     runs_code: bool = True
     loads_libraries: bool = True
-    signs: UseSigns = field(default_factory=UseSigns)
+    signs: UsageMarkers = field(default_factory=UsageMarkers)
     shares_source_type: bool = False
     rank_sets: Callable[[Iterable[str]], tuple[RankSet, ...]] | None = None
 
@@ -193,7 +192,7 @@ ABSENT = "none"
 SIZES = ("tensor_parallel_size", "pipeline_parallel_size", "expert_parallel_size")
 """Identity fields that say how an engine's ranks are laid out."""
 
-LITTER = (
+NEVER_PACKED = (
     # Locks: one that arrives was never taken here and is never released (torch's FileBaton, ninja).
     "*.lock",
     "lock",

@@ -10,9 +10,10 @@ from collections.abc import Sequence
 from mx_artifacts.bundle.entry import EntryView
 from mx_artifacts.bundle.rules import PackRules
 from mx_artifacts.core.identity import SourceType
-from mx_artifacts.kinds.base import LITTER, CacheKind, Environment, RootRule
-from mx_artifacts.kinds.commits import empty_fault
-from mx_artifacts.kinds.roots import below_temporary, first_of, from_variable, user_name
+from mx_artifacts.kinds.base import NEVER_PACKED, CacheKind, RootRule
+from mx_artifacts.kinds.entry_checks import empty_fault
+from mx_artifacts.kinds.root_rules import below_temporary, first_of, from_variable, user_name
+from mx_artifacts.node.environment import Environment
 
 _DIRECTORY = "cutlass_python_cache"
 
@@ -37,7 +38,7 @@ KIND = CacheKind(
             "", first_of(from_variable("CUTE_DSL_CACHE_DIR"), below_temporary(_default_directory))
         ),
     ),
-    pack=PackRules(exclude=LITTER, fault_of=fault_of),
+    pack=PackRules(exclude=NEVER_PACKED, fault_of=fault_of),
     identity_fields=("backend_framework", "cuda_version", "gpu_arch"),
     extra_parameters=("cutlass_dsl_version",),
     # The key has the path of the DSL's library and those of the kernels' sources. Sources that lie

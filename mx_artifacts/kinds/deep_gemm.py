@@ -10,10 +10,10 @@ from __future__ import annotations
 from mx_artifacts.bundle.entry import EntryView
 from mx_artifacts.bundle.rules import PackRules, first_parts
 from mx_artifacts.core.identity import SourceType
-from mx_artifacts.kinds.base import LITTER, CacheKind, RootRule
-from mx_artifacts.kinds.commits import binary_fault, missing_fault, name_of
-from mx_artifacts.kinds.roots import below_vllm_cache, first_of, from_path_list, from_variable
-from mx_artifacts.kinds.signs import UseSigns
+from mx_artifacts.kinds.base import NEVER_PACKED, CacheKind, RootRule
+from mx_artifacts.kinds.entry_checks import binary_fault, missing_fault, name_of
+from mx_artifacts.kinds.root_rules import below_vllm_cache, first_of, from_path_list, from_variable
+from mx_artifacts.kinds.usage_markers import UsageMarkers
 
 _COMMITTED = ".committed"
 
@@ -51,15 +51,15 @@ KIND = CacheKind(
         ),
     ),
     # tmp/ beside cache/ is where entries are compiled.
-    pack=PackRules(exclude=(*LITTER, "tmp"), entry_of=first_parts(2), fault_of=fault_of),
+    pack=PackRules(exclude=(*NEVER_PACKED, "tmp"), entry_of=first_parts(2), fault_of=fault_of),
     identity_fields=("backend_framework", "cuda_version", "gpu_arch"),
     extra_parameters=("deep_gemm_jit_key",),
     # The number of SMs is a template argument of the kernels; a MIG slice has fewer.
     # nvcc's version is in the key, and in the older generation's the include directory's path.
     strict_parameters=("gpu_name", "gpu_sm_count", "nvcc_version", "deep_gemm_include_dir"),
     may_be_absent=frozenset({"nvcc_version", "deep_gemm_include_dir"}),
-    appear_whole=True,  # by rename; DeepJIT never puts an entry where an uncommitted one stands
+    atomic_entries=True,  # by rename; DeepJIT never puts an entry where an uncommitted one stands
     loads_libraries=False,
     # DeepJIT moves the marker's mtime on every hit (docs/cache-facts.md, 8).
-    signs=UseSigns(touched_on_hit=(".committed",)),
+    signs=UsageMarkers(touched_on_hit=(".committed",)),
 )

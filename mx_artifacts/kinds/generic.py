@@ -11,8 +11,9 @@ from pathlib import Path
 from mx_artifacts.bundle.rules import PackRules
 from mx_artifacts.core.identity import SourceType
 from mx_artifacts.errors import ConfigurationError
-from mx_artifacts.kinds.base import LITTER, CacheKind, Environment, RootRule
-from mx_artifacts.kinds.commits import binary_fault
+from mx_artifacts.kinds.base import NEVER_PACKED, CacheKind, RootRule
+from mx_artifacts.kinds.entry_checks import binary_fault
+from mx_artifacts.node.environment import Environment
 
 
 def _only_stated(env: Environment) -> tuple[Path, str]:
@@ -24,7 +25,7 @@ KIND = CacheKind(
     source_type=SourceType.TORCH_COMPILE_CACHE,
     title="any directory",
     roots=(RootRule("", _only_stated),),
-    pack=PackRules(exclude=LITTER, keep_mtimes=True, fault_of=binary_fault),
+    pack=PackRules(exclude=NEVER_PACKED, keep_mtimes=True, fault_of=binary_fault),
     identity_fields=(),
     strict_parameters=("machine",),
     shares_source_type=True,

@@ -14,17 +14,11 @@ from importlib import metadata
 
 from mx_artifacts.core.identity import KIND_PARAMETER, SourceIdentity, SourceType
 from mx_artifacts.errors import ConfigurationError
-from mx_artifacts.kinds import (
-    cute_dsl,
-    deep_gemm,
-    flashinfer,
-    generic,
-    inductor,
-    tilelang,
-    triton,
-    tvm_ffi,
-)
+from mx_artifacts.kinds import cute_dsl, deep_gemm, generic, tilelang, tvm_ffi
 from mx_artifacts.kinds.base import CacheKind
+from mx_artifacts.kinds.flashinfer import kind as flashinfer
+from mx_artifacts.kinds.inductor import kind as inductor
+from mx_artifacts.kinds.triton import kind as triton
 
 logger = logging.getLogger(__name__)
 

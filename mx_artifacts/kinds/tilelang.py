@@ -15,9 +15,9 @@ from typing import Any
 from mx_artifacts.bundle.entry import EntryView
 from mx_artifacts.bundle.rules import PackRules
 from mx_artifacts.core.identity import SourceType
-from mx_artifacts.kinds.base import LITTER, CacheKind, FixupReport, RootRule
-from mx_artifacts.kinds.commits import binary_fault, empty_fault, names_in, read_json
-from mx_artifacts.kinds.roots import below_home, first_of, from_variable
+from mx_artifacts.kinds.base import NEVER_PACKED, CacheKind, FixupReport, RootRule
+from mx_artifacts.kinds.entry_checks import binary_fault, empty_fault, names_in, read_json
+from mx_artifacts.kinds.root_rules import below_home, first_of, from_variable
 
 _SHELVES = frozenset({"kernels", "autotuner", "cuda-binaries"})
 _STAGING = ".staging"
@@ -90,10 +90,10 @@ KIND = CacheKind(
             "", first_of(from_variable("TILELANG_CACHE_DIR"), below_home(".tilelang", "cache"))
         ),
     ),
-    pack=PackRules(exclude=LITTER, entry_of=entry_of, fault_of=fault_of),
+    pack=PackRules(exclude=NEVER_PACKED, entry_of=entry_of, fault_of=fault_of),
     identity_fields=("backend_framework", "cuda_version", "gpu_arch"),
     extra_parameters=("tilelang_version",),
     strict_parameters=("machine", "libc"),
-    appear_whole=True,
+    atomic_entries=True,
     fixups=(make_staging_directories,),
 )

@@ -9,13 +9,13 @@ from __future__ import annotations
 from mx_artifacts.bundle.entry import EntryView
 from mx_artifacts.bundle.rules import PackRules, first_parts
 from mx_artifacts.core.identity import SourceType
-from mx_artifacts.kinds.base import LITTER, CacheKind, RootRule
-from mx_artifacts.kinds.built_modules import built_module_fault
-from mx_artifacts.kinds.commits import binary_fault
-from mx_artifacts.kinds.ninja_modules import relocate_ninja_modules, relocation_obstacle
-from mx_artifacts.kinds.ninja_standing import standing_modules
-from mx_artifacts.kinds.roots import below_home, first_of, from_variable
-from mx_artifacts.kinds.signs import NINJA_SIGNS
+from mx_artifacts.kinds.base import NEVER_PACKED, CacheKind, RootRule
+from mx_artifacts.kinds.entry_checks import binary_fault
+from mx_artifacts.kinds.ninja.checks import built_module_fault
+from mx_artifacts.kinds.ninja.existing_modules import standing_modules
+from mx_artifacts.kinds.ninja.relocate import relocate_ninja_modules, relocation_obstacle
+from mx_artifacts.kinds.root_rules import below_home, first_of, from_variable
+from mx_artifacts.kinds.usage_markers import NINJA_SIGNS
 
 
 def fault_of(entry: EntryView) -> str | None:
@@ -38,7 +38,9 @@ KIND = CacheKind(
             relocation_obstacle=relocation_obstacle,
         ),
     ),
-    pack=PackRules(exclude=LITTER, keep_mtimes=True, entry_of=first_parts(1), fault_of=fault_of),
+    pack=PackRules(
+        exclude=NEVER_PACKED, keep_mtimes=True, entry_of=first_parts(1), fault_of=fault_of
+    ),
     identity_fields=(
         "backend_framework",
         "backend_framework_version",

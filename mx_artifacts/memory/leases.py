@@ -17,8 +17,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from mx_artifacts.clock import Clock
 from mx_artifacts.errors import LeaseError, LeaseExpiredError, UnknownLeaseError
+from mx_artifacts.runtime.clock import Clock
 
 T = TypeVar("T")
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from dataclasses import replace
 
-from mx_artifacts.clock import SYSTEM_CLOCK, Clock
 from mx_artifacts.core.identity import SourceIdentity
 from mx_artifacts.core.sources import (
     PodIdentity,
@@ -18,6 +17,7 @@ from mx_artifacts.core.sources import (
 )
 from mx_artifacts.metadata.base import BackendProperties
 from mx_artifacts.metadata.listing import ref_of, select
+from mx_artifacts.runtime.clock import SYSTEM_CLOCK, Clock
 
 
 class MemoryBackend:

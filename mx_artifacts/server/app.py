@@ -9,19 +9,19 @@ from dataclasses import dataclass
 
 import grpc.aio
 
-from mx_artifacts.clock import SYSTEM_CLOCK, Clock
 from mx_artifacts.core.groups import PRESENCE_SECONDS
 from mx_artifacts.errors import BackendUnavailableError
 from mx_artifacts.metadata.base import MetadataBackend
 from mx_artifacts.metadata.registry import create_backend
+from mx_artifacts.runtime.clock import SYSTEM_CLOCK, Clock
 from mx_artifacts.server.groups import GroupService
 from mx_artifacts.server.health import (
     PING_INTERVAL_SECONDS,
     BackendMonitor,
     add_health_services,
 )
+from mx_artifacts.server.p2p_service import P2pService
 from mx_artifacts.server.reaper import Reaper, ReaperTimes
-from mx_artifacts.server.service import P2pService
 from mx_artifacts.wire.channel import MESSAGE_OPTIONS
 from mx_artifacts.wire.gen.model_express import p2p_pb2_grpc
 from mx_artifacts.wire.gen.mx_artifacts.v1 import group_pb2_grpc

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import uuid
 
-from mx_artifacts.clock import Clock, unix_ms
 from mx_artifacts.core.groups import (
     FORGET_SECONDS,
     MemberReport,
@@ -18,6 +17,7 @@ from mx_artifacts.core.groups import (
 from mx_artifacts.errors import BackendUnavailableError
 from mx_artifacts.metadata.ballots import rounds_from_json, rounds_to_json
 from mx_artifacts.metadata.base import MetadataBackend
+from mx_artifacts.runtime.clock import Clock, unix_ms
 from mx_artifacts.server.answers import errors_as_status
 from mx_artifacts.wire.gen.mx_artifacts.v1 import group_pb2 as pb
 from mx_artifacts.wire.gen.mx_artifacts.v1 import group_pb2_grpc

@@ -9,9 +9,9 @@ import grpc.aio
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
-from mx_artifacts.clock import Clock
 from mx_artifacts.errors import BackendUnavailableError
 from mx_artifacts.metadata.base import MetadataBackend
+from mx_artifacts.runtime.clock import Clock
 from mx_artifacts.version import __version__
 from mx_artifacts.wire.gen.model_express import health_pb2 as mx_health_pb2
 from mx_artifacts.wire.gen.model_express import health_pb2_grpc as mx_health_pb2_grpc

@@ -6,10 +6,10 @@ import asyncio
 import logging
 from dataclasses import dataclass
 
-from mx_artifacts.clock import Clock, unix_ms
 from mx_artifacts.core.sources import SourceRef, SourceStatus
 from mx_artifacts.errors import BackendUnavailableError
 from mx_artifacts.metadata.base import MetadataBackend
+from mx_artifacts.runtime.clock import Clock, unix_ms
 
 logger = logging.getLogger(__name__)
 

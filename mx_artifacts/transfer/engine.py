@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 
 from mx_artifacts.bundle.spans import Span
 from mx_artifacts.client.worker import WorkerClient
-from mx_artifacts.clock import SYSTEM_CLOCK, Clock
 from mx_artifacts.compression import AUTO
 from mx_artifacts.core.manifest import ArtifactManifest
 from mx_artifacts.errors import (
@@ -20,14 +19,15 @@ from mx_artifacts.errors import (
 )
 from mx_artifacts.memory.pool import BufferPool
 from mx_artifacts.observability.events import Event, EventSink, drop
-from mx_artifacts.rate import RateLimit
-from mx_artifacts.transfer.board import Board
-from mx_artifacts.transfer.deadline import Deadline
+from mx_artifacts.runtime.clock import SYSTEM_CLOCK, Clock
+from mx_artifacts.runtime.deadline import Deadline
+from mx_artifacts.runtime.rate_limit import RateLimit
+from mx_artifacts.transfer.artifact_tables import make_plan
 from mx_artifacts.transfer.pipeline import Pipeline, Target
-from mx_artifacts.transfer.planner import make_plan
+from mx_artifacts.transfer.read_scheduler import ReadScheduler
 from mx_artifacts.transfer.receiver import Receiver
-from mx_artifacts.transfer.scout import FindSources, Scout, Verdicts, nobody
 from mx_artifacts.transfer.source import Source, SourceAddress
+from mx_artifacts.transfer.source_manager import FindSources, SourceManager, Verdicts, nobody
 from mx_artifacts.transport.base import Transport
 
 STOP_TIMEOUT_SECONDS = 3.0
@@ -58,7 +58,7 @@ class TransferLimits:
 
 
 @dataclass(frozen=True)
-class Received:
+class TransferResult:
     """What came, from whom the tables were, how many bytes were from whom (by endpoint), and which
     sources failed by what and did not recover."""
 
@@ -80,7 +80,7 @@ def fetch_artifact(
     events: EventSink = drop,
     clock: Clock = SYSTEM_CLOCK,
     rng: random.Random | None = None,
-) -> Received:
+) -> TransferResult:
     """Receive an artifact from those of `sources` that deliver.
 
     Nothing is asked for before header and chunk table hash to `artifact_id` (empty: the only one
@@ -139,7 +139,7 @@ def fetch_artifact(
         delivered: Mapping[str, int] = {}
         if spans:
             others = [s for s in sources if s not in failures.addresses]
-            board = Board(
+            board = ReadScheduler(
                 spans,
                 plan.manifest.chunk_size,
                 clock,
@@ -149,7 +149,7 @@ def fetch_artifact(
             rate = RateLimit(limits.max_bytes_per_second, clock)
             target = Target(board, pool, receiver, deadline, rate, rng, events)
             pipeline = Pipeline(target, min(limits.max_inflight, len(spans)))
-            scout = Scout(
+            scout = SourceManager(
                 board,
                 lambda address, client: new_source(address, plan.manifest, client),
                 clock,
@@ -168,7 +168,7 @@ def fetch_artifact(
         receiver.finish()
     events(Event("transfer.finished", size))
     total_bytes = size["total_bytes"]
-    return Received(
+    return TransferResult(
         plan.manifest, plan.source.address, total_bytes, delivered, failures.by_endpoint
     )
 
@@ -182,7 +182,7 @@ def _pool(transport: Transport, limits: TransferLimits, spans: Sequence[Span]) -
 
 def _run(
     pipeline: Pipeline,
-    scout: Scout,
+    scout: SourceManager,
     first: Source,
     others: Sequence[SourceAddress],
     receiver: Receiver,

@@ -15,7 +15,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from mx_artifacts.bundle.spans import Span
-from mx_artifacts.clock import SYSTEM_CLOCK
 from mx_artifacts.errors import (
     ChunkChecksumError,
     MxArtifactsError,
@@ -26,10 +25,11 @@ from mx_artifacts.errors import (
 )
 from mx_artifacts.memory.pool import BufferPool, PooledBuffer
 from mx_artifacts.observability.events import Event, EventSink
-from mx_artifacts.rate import RateLimit
-from mx_artifacts.threads import WorkStopped, thread_count
-from mx_artifacts.transfer.board import Board, SourceFailed
-from mx_artifacts.transfer.deadline import SLOW_HINT, Deadline
+from mx_artifacts.runtime.clock import SYSTEM_CLOCK
+from mx_artifacts.runtime.deadline import SLOW_HINT, Deadline
+from mx_artifacts.runtime.rate_limit import RateLimit
+from mx_artifacts.runtime.threads import WorkStopped, thread_count
+from mx_artifacts.transfer.read_scheduler import ReadScheduler, SourceFailed
 from mx_artifacts.transfer.readers import Reader
 from mx_artifacts.transfer.receiver import Receiver
 from mx_artifacts.transfer.source import Source
@@ -55,7 +55,7 @@ STALL_FACTOR = 8.0
 class Target:
     """What a pipeline works with: all of it the caller's."""
 
-    board: Board
+    board: ReadScheduler
     pool: BufferPool
     receiver: Receiver
     deadline: Deadline
@@ -161,7 +161,7 @@ class Pipeline:
 
     def _take_from(self, source: Source, spans: deque[Span]) -> None:
         """Receive `spans` from `source`, as far as it goes."""
-        way = _Way(self, source)
+        way = _ReadContext(self, source)
         try:
             with source.reader(spans[0], way) as reader:
                 while spans:
@@ -198,7 +198,7 @@ class Pipeline:
         """Wait, but not when the work was stopped."""
         self._stop.wait(min(seconds, self._target.deadline.remaining()))
 
-    def _receive(self, way: _Way, reader: Reader, span: Span, *, is_last: bool) -> None:
+    def _receive(self, way: _ReadContext, reader: Reader, span: Span, *, is_last: bool) -> None:
         wait_seconds = self._target.rate.reserve(span.length, self.remaining())
         self.wait(self.remaining() if wait_seconds is None else wait_seconds)
         self.check_going()
@@ -221,7 +221,7 @@ class Pipeline:
 
     def _read_verified(
         self,
-        way: _Way,
+        way: _ReadContext,
         reader: Reader,
         buffer: PooledBuffer,
         pending: list[PendingRead],
@@ -299,7 +299,7 @@ class SourceStalled(Exception):
         self.read = read
 
 
-class _Way:
+class _ReadContext:
     """The way from one source, as one thread goes it: decides how long to wait for it."""
 
     def __init__(self, pipeline: Pipeline, source: Source) -> None:

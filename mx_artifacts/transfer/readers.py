@@ -11,39 +11,19 @@ from typing import TYPE_CHECKING, Protocol
 from mx_artifacts.bundle.spans import Span
 from mx_artifacts.client.extension import BlockLease, WholeLease
 from mx_artifacts.client.worker import ChunkLease
-from mx_artifacts.clock import SYSTEM_CLOCK
 from mx_artifacts.compression import ZSTD, decompress
 from mx_artifacts.core.manifest import ManifestChunk
 from mx_artifacts.errors import ManifestInvalidError
 from mx_artifacts.memory.pool import PooledBuffer
-from mx_artifacts.transfer.plan import check_lease
+from mx_artifacts.runtime.clock import SYSTEM_CLOCK
+from mx_artifacts.transfer.source_claims import check_lease
+from mx_artifacts.transfer.wait_policy import WaitPolicy
 from mx_artifacts.transport.base import PendingRead, RemoteRange
 
 if TYPE_CHECKING:
     from mx_artifacts.transfer.source import Source
 
 logger = logging.getLogger(__name__)
-
-
-class Patience(Protocol):
-    """What a reader asks while it waits."""
-
-    def remaining(self) -> float:
-        """Return the seconds that a call may last."""
-        ...
-
-    def pause(self, seconds: float, waited_seconds: float = 0.0) -> None:
-        """Wait so long, after a call took `waited_seconds` for no answer; or raise because there
-        is no point in it any more."""
-        ...
-
-    def waits(self) -> None:
-        """Hear that a call to a source begins, which another thread need not wait for."""
-        ...
-
-    def finish(self, read: PendingRead) -> None:
-        """Return when `read` has its bytes; raise as `PendingRead.wait`, or to give it up."""
-        ...
 
 
 class Reader(Protocol):
@@ -72,7 +52,7 @@ class Reader(Protocol):
 class WholeReader:
     """Reads any range of an artifact that is leased as a whole."""
 
-    def __init__(self, source: Source, whole: WholeLease, patience: Patience) -> None:
+    def __init__(self, source: Source, whole: WholeLease, patience: WaitPolicy) -> None:
         self._source = source
         self._whole = whole
         self._patience = patience
@@ -94,7 +74,7 @@ class WholeReader:
 class ChunkReader:
     """Reads spans of the chunk that it leases; keeps the last one's lease for the next span."""
 
-    def __init__(self, source: Source, patience: Patience) -> None:
+    def __init__(self, source: Source, patience: WaitPolicy) -> None:
         self._source = source
         self._patience = patience
         self._chunk: ManifestChunk | None = None
@@ -126,7 +106,7 @@ class ChunkReader:
 class BlockReader:
     """Reads spans that the source compresses for it, one lease for each."""
 
-    def __init__(self, source: Source, patience: Patience) -> None:
+    def __init__(self, source: Source, patience: WaitPolicy) -> None:
         self._source = source
         self._patience = patience
         self._plain = source.plain_reader(patience)

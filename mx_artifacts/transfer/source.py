@@ -16,7 +16,6 @@ from typing import TypeVar
 from mx_artifacts.bundle.spans import Span
 from mx_artifacts.client.extension import BlockLease, WholeLease
 from mx_artifacts.client.worker import ChunkLease, WorkerClient
-from mx_artifacts.clock import SYSTEM_CLOCK
 from mx_artifacts.compression import NONE, encodings
 from mx_artifacts.core.manifest import ArtifactManifest, ManifestChunk
 from mx_artifacts.core.ranges import Ranges
@@ -29,14 +28,15 @@ from mx_artifacts.errors import (
     RecordNotFoundError,
 )
 from mx_artifacts.memory.pool import PooledBuffer
-from mx_artifacts.transfer.encoding import Encoding, Link
+from mx_artifacts.runtime.clock import SYSTEM_CLOCK
+from mx_artifacts.transfer.compression_policy import CompressionPolicy, LinkMeter
 from mx_artifacts.transfer.readers import (
     BlockReader,
     ChunkReader,
-    Patience,
     Reader,
     WholeReader,
 )
+from mx_artifacts.transfer.wait_policy import WaitPolicy
 from mx_artifacts.transport.base import Peer, PendingRead, RemoteRange, Transport
 
 T = TypeVar("T")
@@ -73,8 +73,8 @@ class Source:
         """`compression` is a mode, and the rate what this target takes of all its sources."""
         self.address = address
         self.client = client
-        self.link = Link()
-        self.encoding = Encoding(compression, max_bytes_per_second, self.link)
+        self.link = LinkMeter()
+        self.encoding = CompressionPolicy(compression, max_bytes_per_second, self.link)
         self.readers = 0
         self._artifact_id = manifest.artifact_id()
         self._manifest = manifest
@@ -214,7 +214,7 @@ class Source:
             yield chunk, start, min(span.end - chunk.file_offset, chunk.length)
 
     @contextmanager
-    def reader(self, first: Span, patience: Patience) -> Iterator[Reader]:
+    def reader(self, first: Span, patience: WaitPolicy) -> Iterator[Reader]:
         """Lend what reads `first` and the spans after it; it holds leases until then."""
         reader = self._choose(first, patience)
         with self._lock:
@@ -226,12 +226,12 @@ class Source:
                 self.readers -= 1
             reader.release()
 
-    def _choose(self, first: Span, patience: Patience) -> Reader:
+    def _choose(self, first: Span, patience: WaitPolicy) -> Reader:
         if first.chunk is None and self.encoding.of_next(first.length):
             return BlockReader(self, patience)
         return self.plain_reader(patience)
 
-    def plain_reader(self, patience: Patience) -> Reader:
+    def plain_reader(self, patience: WaitPolicy) -> Reader:
         """Return what reads bytes as they are."""
         if self._whole is not None:
             return WholeReader(self, self._whole, patience)
@@ -243,7 +243,7 @@ class Source:
         source: RemoteRange,
         into: tuple[PooledBuffer, int],
         pending: list[PendingRead],
-        patience: Patience,
+        patience: WaitPolicy,
     ) -> None:
         """Read `source` into a buffer from an offset on; `pending` gets the read."""
         buffer, offset = into
@@ -262,7 +262,7 @@ class Source:
                 self._peers[descriptor] = self._transport.connect(descriptor)
             return self._peers[descriptor]
 
-    def prepare(self, chunk: ManifestChunk, patience: Patience) -> ChunkLease:
+    def prepare(self, chunk: ManifestChunk, patience: WaitPolicy) -> ChunkLease:
         """Lease `chunk`, for as long as it takes: a busy source is not a broken one."""
         return self._insist(
             lambda: self.client.prepare_chunk(
@@ -274,7 +274,7 @@ class Source:
             patience,
         )
 
-    def prepare_block(self, span: Span, patience: Patience) -> BlockLease | None:
+    def prepare_block(self, span: Span, patience: WaitPolicy) -> BlockLease | None:
         """Let it encode `span`, likewise; None where it cannot."""
         return self._insist(
             lambda: self.client.prepare_block(
@@ -287,7 +287,7 @@ class Source:
             patience,
         )
 
-    def _insist(self, prepare: Callable[[], T], patience: Patience) -> T:
+    def _insist(self, prepare: Callable[[], T], patience: WaitPolicy) -> T:
         backoff = FIRST_BACKOFF_SECONDS
         patience.waits()
         while True:

@@ -13,8 +13,8 @@ import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from mx_artifacts.clock import SYSTEM_CLOCK, Clock
 from mx_artifacts.errors import PeerLostError, ReadTimeoutError
+from mx_artifacts.runtime.clock import SYSTEM_CLOCK, Clock
 from mx_artifacts.transport.base import (
     Peer,
     PendingRead,

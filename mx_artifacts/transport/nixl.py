@@ -24,6 +24,7 @@ from typing import Any, NamedTuple
 
 from mx_artifacts import settings
 from mx_artifacts.errors import TransportUnavailableError
+from mx_artifacts.node.environment import environment, set_environment_default
 
 PROGRESS_DELAY_MICROSECONDS = 10_000
 """The progress thread wakes on events; this is how often it looks without one."""
@@ -112,7 +113,7 @@ def claim_process() -> None:
 
 def _set(defaults: Iterable[LibraryDefault]) -> None:
     for each in defaults:
-        settings.set_environment_default(each.name, each.value)
+        set_environment_default(each.name, each.value)
 
 
 def _load_bindings() -> Any:
@@ -202,7 +203,7 @@ def _parameters(backend: str) -> dict[str, str]:
     """Return what NIXL's backend is started with."""
     if backend != "UCX":
         return {}
-    said = settings.environment()
+    said = environment()
     ours = [each for each in UCX_DEFAULTS_OF_AGENTS if each.name not in said]
     return {"engine_config": ",".join(f"{e.name.removeprefix('UCX_')}={e.value}" for e in ours)}
 

@@ -14,8 +14,8 @@ from mx_artifacts.compression import ZSTD, compress
 from mx_artifacts.errors import LeaseError, MxArtifactsError, NoFreeSlotError
 from mx_artifacts.memory.pool import BufferPool
 from mx_artifacts.transport.base import RemoteRange, Transport
+from mx_artifacts.worker.admission import Turn
 from mx_artifacts.worker.catalogue import ServedArtifact
-from mx_artifacts.worker.prepares import Turn
 
 MAX_BLOCK_BYTES = 4 * 1024 * 1024
 """As long as a span may be."""

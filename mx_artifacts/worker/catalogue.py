@@ -10,8 +10,8 @@ from functools import cached_property
 from mx_artifacts.core.manifest import ArtifactManifest, ManifestChunk
 from mx_artifacts.core.member_index import MemberIndex
 from mx_artifacts.errors import ConfigurationError, RecordNotFoundError
+from mx_artifacts.wire.extension import index_to_wire
 from mx_artifacts.wire.gen.mx_artifacts.v1.source_pb2 import MemberIndexPage
-from mx_artifacts.wire.source import index_to_wire
 from mx_artifacts.worker.chunk_source import ChunkSource
 
 

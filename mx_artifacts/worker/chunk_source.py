@@ -17,7 +17,7 @@ from mx_artifacts.errors import BundleError, ChunkChecksumError, ConfigurationEr
 from mx_artifacts.memory.buffers import Buffer, Bundle
 from mx_artifacts.memory.pool import BufferPool
 from mx_artifacts.transport.base import Region, RemoteRange, Transport
-from mx_artifacts.worker.lifetime import Lifetime
+from mx_artifacts.worker.ref_counted import RefCounted
 
 
 class ChunkSource(Protocol):
@@ -89,7 +89,7 @@ class ResidentChunkSource:
             self._deregister()
             raise
         self.descriptor = transport.descriptor()
-        self._lifetime = Lifetime(self._free)
+        self._lifetime = RefCounted(self._free)
 
     def lease_whole(self) -> tuple[Mapping[int, RemoteRange], Callable[[], None]] | None:
         self._lifetime.enter()
@@ -150,7 +150,7 @@ class SlotChunkSource:
         largest = max(chunk.length for chunk in manifest.chunks)
         self._pool = BufferPool(transport, min(slots, len(manifest.chunks)), largest)
         self.descriptor = transport.descriptor()
-        self._lifetime = Lifetime(self._free)
+        self._lifetime = RefCounted(self._free)
 
     def lease_whole(self) -> tuple[Mapping[int, RemoteRange], Callable[[], None]] | None:
         return None

@@ -23,9 +23,9 @@ from mx_artifacts.errors import (
 )
 from mx_artifacts.observability.events import Event, EventSink, drop
 from mx_artifacts.transport.faults import Corrupt, Delay, Fault, FaultyTransport, LosePeer, Stall
-from mx_artifacts.worker.server import WorkerServer
-from mx_artifacts.worker.service import WorkerService
-from mx_artifacts.worker.source_service import SourceService
+from mx_artifacts.worker.extension_service import SourceService
+from mx_artifacts.worker.worker_server import WorkerServer
+from mx_artifacts.worker.worker_service import WorkerService
 from tests.support.artifacts import (
     CHUNK_SIZE,
     SOURCE_ID,
@@ -34,7 +34,7 @@ from tests.support.artifacts import (
     new_agent,
     serving,
 )
-from tests.support.received import Received, fetch
+from tests.support.received import TransferResult, fetch
 
 CHUNKS = 6
 CALL_SECONDS = 0.5
@@ -48,7 +48,7 @@ def artifact(tmp_path: Path) -> SealedArtifact:
 
 class Target:
     def __init__(self) -> None:
-        self.received = Received()
+        self.received = TransferResult()
         self.transport = FaultyTransport(new_agent("target"), {})
 
     def spoil(self, plan: Mapping[int, Fault]) -> None:
@@ -63,7 +63,7 @@ class Target:
         max_inflight_chunks: int = 2,
         events: EventSink = drop,
     ) -> None:
-        self.received = Received()
+        self.received = TransferResult()
         fetch(
             server.endpoint,
             artifact.artifact_id,
@@ -251,8 +251,8 @@ def test_a_source_that_is_late_with_some_answers_is_busy_not_lost(
         return answer(self, request, context)
 
     monkeypatch.setattr(service, call, answer_late)
-    monkeypatch.setattr("mx_artifacts.transfer.planner.CALL_TIMEOUT_SECONDS", CALL_SECONDS)
-    monkeypatch.setattr("mx_artifacts.transfer.scout.CALL_TIMEOUT_SECONDS", CALL_SECONDS)
+    monkeypatch.setattr("mx_artifacts.transfer.artifact_tables.CALL_TIMEOUT_SECONDS", CALL_SECONDS)
+    monkeypatch.setattr("mx_artifacts.transfer.source_manager.CALL_TIMEOUT_SECONDS", CALL_SECONDS)
     with serving(artifact, slots=2) as server:
         target.fetch(server, artifact)
         assert len(server._leases) == 0
@@ -277,7 +277,7 @@ def test_a_source_that_answers_nothing_any_more_is_lost_within_its_calls_time(
 
     monkeypatch.setattr(WorkerService, "PrepareArtifactChunk", hang)
     monkeypatch.setattr(WorkerService, "GetArtifactManifestChunks", answer_once)
-    monkeypatch.setattr("mx_artifacts.transfer.planner.CALL_TIMEOUT_SECONDS", CALL_SECONDS)
+    monkeypatch.setattr("mx_artifacts.transfer.artifact_tables.CALL_TIMEOUT_SECONDS", CALL_SECONDS)
     with serving(artifact, slots=2) as server:
         started = time.monotonic()
         with pytest.raises(PeerLostError, match=server.endpoint):
@@ -291,7 +291,7 @@ def test_a_source_without_sessions_is_served_by_the_plain_protocol(
     artifact: SealedArtifact, target: Target, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As the reference's sources are."""
-    name = "mx_artifacts.worker.server.source_pb2_grpc.add_SourceServiceServicer_to_server"
+    name = "mx_artifacts.worker.worker_server.source_pb2_grpc.add_SourceServiceServicer_to_server"
     monkeypatch.setattr(name, lambda _service, _server: None)
     with serving(artifact, slots=2) as server:
         target.fetch(server, artifact)
@@ -302,7 +302,7 @@ def test_a_plain_source_that_dies_during_a_stalled_read_is_noticed(
     artifact: SealedArtifact, target: Target, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
-        "mx_artifacts.worker.server.source_pb2_grpc.add_SourceServiceServicer_to_server",
+        "mx_artifacts.worker.worker_server.source_pb2_grpc.add_SourceServiceServicer_to_server",
         lambda _service, _server: None,
     )
     monkeypatch.setattr("mx_artifacts.transfer.pipeline.STALLED_SLICES", 1)

@@ -14,16 +14,16 @@ from typing import Any
 
 import pytest
 
-from mx_artifacts import threads
 from mx_artifacts.bulk.listing import Listing
 from mx_artifacts.bundle import pack as packing
 from mx_artifacts.bundle import read_entry, tree
 from mx_artifacts.bundle.pack import MIN_AGE_SECONDS, pack_tree
 from mx_artifacts.bundle.packed import PackReport
 from mx_artifacts.bundle.rules import PackRules, first_parts
-from mx_artifacts.clock import FakeClock, SystemClock
 from mx_artifacts.errors import SourceChangedError
 from mx_artifacts.memory.buffers import FileBuffer
+from mx_artifacts.runtime import threads
+from mx_artifacts.runtime.clock import FakeClock, SystemClock
 from tests.support.packing import pack_to_file, unpack_file
 from tests.support.trees import read_tree, write_tree
 
@@ -112,7 +112,7 @@ def test_a_large_entry_that_changes_takes_no_plain_memory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, grows: bool
 ) -> None:
     """Where it has its size again it is read to where it lay; else to memory of the same sort."""
-    monkeypatch.setattr("mx_artifacts.bundle.places._PLAIN_BYTES", 1 << 16)
+    monkeypatch.setattr("mx_artifacts.bundle.placement._PLAIN_BYTES", 1 << 16)
     monkeypatch.setattr("mx_artifacts.bundle.read_entry._BLOCK_BYTES", 1 << 16)
     old, new = (random.Random(n).randbytes(1 << 20) for n in range(2))
     root = write_tree(tmp_path / "root", {"a": {"x": b"a"}, "k": {"x": old}, "z": {"x": b"z"}})

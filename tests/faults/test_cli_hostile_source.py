@@ -8,15 +8,15 @@ from contextlib import ExitStack, closing
 import pytest
 
 from mx_artifacts.artifacts.protocol import ArtifactBundle
-from mx_artifacts.artifacts.publish import publish_artifact_source
+from mx_artifacts.artifacts.source.publish import publish_artifact_source
 from mx_artifacts.bundle.seal import seal
 from mx_artifacts.client.central import CentralClient
 from mx_artifacts.core.identity import SourceType
-from mx_artifacts.kinds.identity import probe_identity
+from mx_artifacts.identity.identify import probe_identity
 from mx_artifacts.kinds.registry import get_kind
 from mx_artifacts.transport.base import Transport
 from mx_artifacts.transport.registry import create_transport
-from mx_artifacts.worker.server import WorkerServer
+from mx_artifacts.worker.worker_server import WorkerServer
 from tests.support import hostile
 from tests.support.artifacts import in_memory_or_file
 from tests.support.install_cases import fill, leftovers, picture

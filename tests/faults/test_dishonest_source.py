@@ -10,9 +10,9 @@ import pytest
 
 from mx_artifacts.errors import ArtifactIdMismatchError, IntegrityError, ManifestInvalidError
 from mx_artifacts.transport.base import Transport
-from mx_artifacts.worker.service import WorkerService
+from mx_artifacts.worker.worker_service import WorkerService
 from tests.support.artifacts import CHUNK_SIZE, make_artifact, new_agent, serving
-from tests.support.received import Received, fetch
+from tests.support.received import TransferResult, fetch
 
 HEADER, PAGES, PREPARE = (
     "GetArtifactManifestHeader",
@@ -52,9 +52,9 @@ def fetch_from_liar(
         return response
 
     setattr(Liar, method, answer)
-    monkeypatch.setattr("mx_artifacts.worker.server.WorkerService", Liar)
+    monkeypatch.setattr("mx_artifacts.worker.worker_server.WorkerService", Liar)
     artifact = make_artifact({"artifact.tar": 3 * CHUNK_SIZE}, chunk_size)
-    received = Received()
+    received = TransferResult()
     with serving(artifact, slots=2) as server:
         with pytest.raises(IntegrityError) as caught:
             fetch(server.endpoint, artifact.artifact_id, agent, received, max_inflight_chunks=2)

@@ -16,7 +16,7 @@ import pytest
 
 from mx_artifacts.bundle.rules import first_parts
 from mx_artifacts.errors import NoSpaceError, RollbackFailedError
-from mx_artifacts.install import rename
+from mx_artifacts.filesystem import rename
 from mx_artifacts.install.base import RootInstall
 from mx_artifacts.kinds.base import FixupReport
 from mx_artifacts.observability.events import Event

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from mx_artifacts.artifacts.find import SourceFinder, SourceWanted
+from mx_artifacts.artifacts.target.source_finder import SourceFinder, SourceWanted
 from mx_artifacts.core.ranges import Ranges
 from mx_artifacts.errors import (
     MxArtifactsError,
@@ -23,16 +23,16 @@ from mx_artifacts.errors import (
 )
 from mx_artifacts.observability.events import Event
 from mx_artifacts.publisher import ArtifactPublisher
-from mx_artifacts.transfer import scout
+from mx_artifacts.transfer import source_manager
 from mx_artifacts.transfer.engine import TransferLimits, fetch_artifact
 from mx_artifacts.transfer.source import SourceAddress
 from mx_artifacts.transport.base import Region
 from mx_artifacts.transport.faults import Corrupt, Fault, LosePeer, Stall
-from mx_artifacts.worker.source_service import SourceService
+from mx_artifacts.worker.extension_service import SourceService
 from tests.support.artifacts import SOURCE_ID, make_artifact, new_agent, serving
 from tests.support.fleet import Counting, Fleet, fill_cache, running_fleet
 from tests.support.install_cases import contents, leftovers
-from tests.support.received import Received, fetch
+from tests.support.received import TransferResult, fetch
 
 LARGE_BYTES = 40 << 20
 END_BYTES = 20 << 10
@@ -172,8 +172,10 @@ def test_an_error_of_the_scout_itself_ends_the_transfer(
         raise RuntimeError("a mistake of ours")
 
     fleet.publish(cache)
-    monkeypatch.setattr("mx_artifacts.transfer.scout.Scout._open_waiting", lambda _scout: None)
-    monkeypatch.setattr("mx_artifacts.transfer.scout.Scout._is_hopeless", broken)
+    monkeypatch.setattr(
+        "mx_artifacts.transfer.source_manager.Scout._open_waiting", lambda _scout: None
+    )
+    monkeypatch.setattr("mx_artifacts.transfer.source_manager.Scout._is_hopeless", broken)
     with pytest.raises(RuntimeError, match="mistake"):
         fleet.fetch(fleet.fetcher(lambda: Counting(pause_seconds=0.1)), tmp_path / "cold")
 
@@ -188,7 +190,7 @@ def test_who_has_a_whole_source_does_not_ask_for_others_at_once(
 ) -> None:
     asked: list[object] = []
     monkeypatch.setattr(SourceFinder, "find_others", lambda *asking: asked.append(asking) or [])
-    monkeypatch.setattr(scout, "CALM_SECONDS", calm_seconds)
+    monkeypatch.setattr(source_manager, "CALM_SECONDS", calm_seconds)
     fleet.publish(cache)
     fleet.fetch(fleet.fetcher(lambda: Counting(pause_seconds=0.05)), tmp_path / "cold")
     assert bool(asked) == (calm_seconds == 0)
@@ -205,7 +207,7 @@ def test_a_central_server_that_hangs_holds_up_no_end(
         return []
 
     monkeypatch.setattr(SourceFinder, "find_others", hang)
-    monkeypatch.setattr(scout, "CALM_SECONDS", 0.0)
+    monkeypatch.setattr(source_manager, "CALM_SECONDS", 0.0)
     fleet.publish(cache)
     started = time.monotonic()
     try:
@@ -223,7 +225,7 @@ def test_two_sources_at_one_endpoint_are_two_sources(turn: int) -> None:
     agent = new_agent("target")
     with serving(artifact) as server:
         addresses = [SourceAddress(server.endpoint, each) for each in ("nobody", SOURCE_ID)]
-        received = Received()
+        received = TransferResult()
         fetch_artifact(
             addresses[::turn], artifact.artifact_id, agent, received, TransferLimits(20, 2)
         )
@@ -234,7 +236,7 @@ def test_two_sources_at_one_endpoint_are_two_sources(turn: int) -> None:
 def test_a_source_that_stalls_again_and_again_takes_no_more_buffers(
     fleet: Fleet, cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("mx_artifacts.transfer.board.REST_SECONDS", 0.05)
+    monkeypatch.setattr("mx_artifacts.transfer.read_scheduler.REST_SECONDS", 0.05)
     monkeypatch.setattr("mx_artifacts.transfer.pipeline.MIN_STALL_SECONDS", 0.1)
     bad, _ = fleet.publish(cache)
     fleet.publish(cache)
@@ -279,7 +281,7 @@ def test_where_as_many_stall_as_are_read_from_others_are_tried(
 def test_more_targets_than_sessions(
     fleet: Fleet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("mx_artifacts.worker.server.MAX_SESSIONS", 2)
+    monkeypatch.setattr("mx_artifacts.worker.worker_server.MAX_SESSIONS", 2)
     cache = fill_cache(tmp_path / "warm")
     fleet.publish(cache)
     fetchers = [
@@ -386,7 +388,7 @@ def test_seeds_that_have_all_together_finish_from_each_other(
 def test_seeds_that_lack_the_same_say_so_and_keep_what_they_have(
     fleet: Fleet, cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("mx_artifacts.transfer.scout.STUCK_SECONDS", 1.0)
+    monkeypatch.setattr("mx_artifacts.transfer.source_manager.STUCK_SECONDS", 1.0)
     seeds = TwoSeeds(fleet, cache, tmp_path)
     while min(seeds.have()) < LARGE_BYTES // 5:
         time.sleep(0.05)
@@ -427,7 +429,7 @@ def test_a_target_without_space_blames_no_source(
     def fill_up(*_arguments: object) -> None:
         raise NoSpaceError("the disk is full (injected)")
 
-    monkeypatch.setattr("mx_artifacts.install.staging.Staging.write_span", fill_up)
+    monkeypatch.setattr("mx_artifacts.install.staging.staging.Staging.write_span", fill_up)
     with pytest.raises(NoSpaceError, match="injected"):
         fleet.fetch(fleet.fetcher(events=events.append), tmp_path / "cold")
     assert "transfer.source_failed" not in {event.name for event in events}
@@ -437,8 +439,8 @@ def test_a_target_without_space_blames_no_source(
 def test_a_seed_whose_turn_never_comes_reads_like_any_other(
     fleet: Fleet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("mx_artifacts.worker.source_service.MAX_LEASES_SERVED_ON", 0)
-    monkeypatch.setattr("mx_artifacts.transfer.scout.BUSY_SECONDS", 0.5)
+    monkeypatch.setattr("mx_artifacts.worker.extension_service.MAX_LEASES_SERVED_ON", 0)
+    monkeypatch.setattr("mx_artifacts.transfer.source_manager.BUSY_SECONDS", 0.5)
     cache = fill_cache(tmp_path / "warm")
     fleet.publish(cache)
     fleet.fetch(fleet.fetcher(seed=True, timeout_seconds=60), tmp_path / "cold")

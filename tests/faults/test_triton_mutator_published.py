@@ -13,14 +13,14 @@ from pathlib import Path
 
 import pytest
 
-from mx_artifacts.artifacts.fetch_values import Fetched, FetcherSettings
-from mx_artifacts.artifacts.find import SourceWanted
+from mx_artifacts.artifacts.target.fetch_values import FetcherSettings, FetchResult
+from mx_artifacts.artifacts.target.source_finder import SourceWanted
 from mx_artifacts.bundle import pack
 from mx_artifacts.client.central import CentralClient
 from mx_artifacts.core.identity import SourceIdentity, SourceType
 from mx_artifacts.fetcher import ArtifactFetcher
 from mx_artifacts.kinds.registry import get_kind
-from mx_artifacts.publisher import ArtifactPublisher, Published, PublisherSettings
+from mx_artifacts.publisher import ArtifactPublisher, PublisherSettings, PublishResult
 from mx_artifacts.transport.registry import create_transport
 from tests.support.nodes import Cluster
 from tests.support.processes import run_cli, serving
@@ -70,10 +70,10 @@ class Road:
             client=self._client, transport=self._agent, settings=self._settings
         )
 
-    def publish(self, publisher: ArtifactPublisher, root: Path) -> Published:
+    def publish(self, publisher: ArtifactPublisher, root: Path) -> PublishResult:
         return publisher.publish(TRITON, self._identity, {"": root})
 
-    def fetch(self, published: Published, root: Path) -> Fetched:
+    def fetch(self, published: PublishResult, root: Path) -> FetchResult:
         wanted = SourceWanted(artifact_id=published.artifact_id)
         return self._fetcher.fetch_and_install(TRITON, self._identity, {"": root}, wanted=wanted)
 
@@ -99,7 +99,7 @@ def check(root: Path, left_out: Mapping[str, str]) -> dict[str, int]:
     return {name: found.pop() for name, found in generations.items()}
 
 
-def entries_left_out(published: Published) -> dict[str, str]:
+def entries_left_out(published: PublishResult) -> dict[str, str]:
     (root,) = published.roots
     return {skip.path: skip.reason for skip in root.report.skipped if "/" not in skip.path}
 

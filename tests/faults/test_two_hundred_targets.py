@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from mx_artifacts.worker.server import WorkerServer
+from mx_artifacts.worker.worker_server import WorkerServer
 from tests.support.artifacts import SOURCE_ID
 from tests.support.fetchers_process import FetchersProcess, fetchers_process, known_artifacts
 from tests.support.transfer_process import new_nixl_agent

@@ -20,7 +20,6 @@ from grpc_reflection.v1alpha.proto_reflection_descriptor_database import (
 
 from mx_artifacts import __version__
 from mx_artifacts.client.central import CentralClient
-from mx_artifacts.clock import FakeClock, unix_ms
 from mx_artifacts.core.identity import SourceIdentity, SourceType, compute_mx_source_id
 from mx_artifacts.core.sources import (
     ArtifactSummary,
@@ -35,6 +34,7 @@ from mx_artifacts.errors import (
     MxArtifactsError,
     RemoteError,
 )
+from mx_artifacts.runtime.clock import FakeClock, unix_ms
 from mx_artifacts.server.app import ServerConfig, serve
 from mx_artifacts.wire.gen.model_express import p2p_pb2 as pb
 from mx_artifacts.wire.gen.model_express import p2p_pb2_grpc

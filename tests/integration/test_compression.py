@@ -23,7 +23,7 @@ from mx_artifacts.memory.pool import BufferPool
 from mx_artifacts.transport.base import Peer, PendingRead, Region, RemoteRange
 from mx_artifacts.transport.faults import FaultyTransport
 from mx_artifacts.worker.blocks import Blocks
-from mx_artifacts.worker.source_service import SourceService
+from mx_artifacts.worker.extension_service import SourceService
 from tests.support.artifacts import new_agent
 from tests.support.fleet import Fleet, fill_cache, running_fleet
 from tests.support.install_cases import contents
@@ -116,7 +116,7 @@ def test_who_does_not_compress_is_read_from_plainly(
     fleet: Fleet, tmp_path: Path, cache: Path, side: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if side == "library":
-        monkeypatch.setattr("mx_artifacts.transfer.encoding.encodings", lambda: ())
+        monkeypatch.setattr("mx_artifacts.transfer.compression_policy.encodings", lambda: ())
     fleet.publish(cache, compression="none" if side == "source" else "auto")
     mode = "none" if side == "target" else "auto"
     _, carried, total = _fetch(fleet, tmp_path, cache, compression=mode)
@@ -287,7 +287,7 @@ def test_a_source_that_claims_nonsense_is_left_behind(
                 setattr(answer, name, value)
             return answer
 
-    monkeypatch.setattr("mx_artifacts.worker.server.SourceService", Liar)
+    monkeypatch.setattr("mx_artifacts.worker.worker_server.SourceService", Liar)
     fleet.publish(cache)
     error = _failure(fleet, tmp_path)
     assert isinstance(error, ManifestInvalidError)

@@ -9,10 +9,10 @@ import sys
 import pytest
 
 from mx_artifacts.errors import ConfigurationError
-from mx_artifacts.kinds import cuda_driver
-from mx_artifacts.kinds.identity import probe_identity
-from mx_artifacts.kinds.installed import run_for_json
+from mx_artifacts.identity.identify import probe_identity
 from mx_artifacts.kinds.registry import get_kind
+from mx_artifacts.node import cuda_driver
+from mx_artifacts.node.installed import run_for_json
 
 # Two devices, sm90 and sm121, as a driver would number them by CUDA_VISIBLE_DEVICES.
 STAND_IN = """

@@ -20,7 +20,7 @@ from mx_artifacts.errors import (
     RecordNotFoundError,
 )
 from mx_artifacts.observability.events import Event
-from mx_artifacts.threads import WorkStopped
+from mx_artifacts.runtime.threads import WorkStopped
 from mx_artifacts.transfer import pipeline
 from mx_artifacts.transport.base import Transport
 from mx_artifacts.transport.faults import FaultyTransport, Stall
@@ -31,7 +31,7 @@ from tests.support.artifacts import (
     new_agent,
     serving,
 )
-from tests.support.received import Received, fetch
+from tests.support.received import TransferResult, fetch
 
 
 @pytest.fixture
@@ -126,7 +126,7 @@ def test_nobody_there_names_the_endpoint(tmp_path: Path, agent: Transport) -> No
     assert caught.value.retryable
 
 
-class Refusing(Received):
+class Refusing(TransferResult):
     """Refuses an artifact before it comes, or in the middle of it."""
 
     def __init__(self, after_chunks: int) -> None:
@@ -159,7 +159,7 @@ def test_what_the_receiver_refuses_ends_the_transfer(agent: Transport, after_chu
 # --- how many threads ----------------------------------------------------------------------------
 
 
-class Meeting(Received):
+class Meeting(TransferResult):
     """Notes who writes; at first, `together` writers at once wait for each other."""
 
     def __init__(self, together: int = 1, *, waits: bool = False) -> None:
@@ -199,7 +199,7 @@ def test_reads_that_are_copied_by_who_posts_them_take_a_thread_for_each_core(
 def test_while_one_waits_for_a_read_others_go_on(agent: Transport) -> None:
     artifact, stalling = make_artifact(NINE_CHUNKS), FaultyTransport(agent, {1: Stall()})
 
-    class LettingGo(Received):
+    class LettingGo(TransferResult):
         written = 0
 
         def write(self, span: Span, data: memoryview) -> None:
@@ -226,7 +226,7 @@ def test_where_something_is_waited_for_all_threads_work(
     assert receiver.content == artifact.content
 
 
-class OnlyOne(Received):
+class OnlyOne(TransferResult):
     def begin(self, manifest: ArtifactManifest, maps: Mapping[int, BundleMap]) -> Sequence[Span]:
         return [span for span in super().begin(manifest, maps) if span.file_index == 1]
 
@@ -247,7 +247,7 @@ def test_only_an_artifact_that_is_its_manifest_is_served(tmp_path: Path) -> None
         server.add_artifact(SOURCE_ID, "0" * 64, artifact.manifest, artifact.bundles(), slots=1)
 
 
-class Ordered(Received):
+class Ordered(TransferResult):
     """As the installer's: each chunk waits for those before it. One fails, and the others stop."""
 
     def __init__(self, failing: int) -> None:

@@ -9,13 +9,13 @@ from typing import cast
 
 import pytest
 
-from mx_artifact_cli.following_sources import FetchFollower
+from mx_artifact_cli.fetch.follow import FetchFollower
 from mx_artifact_cli.output import Output
-from mx_artifact_cli.selection import Selected
+from mx_artifact_cli.selection import SelectedKind
 from mx_artifact_cli.signals import StopRequest
-from mx_artifacts.artifacts.find import ANY_SOURCE
+from mx_artifacts.artifacts.target.source_finder import ANY_SOURCE
 from mx_artifacts.bundle import pack
-from mx_artifacts.kinds.identity import ProbedIdentity
+from mx_artifacts.identity.identify import ProbedIdentity
 from mx_artifacts.server.app import ServerConfig
 from tests.support.central import running_central
 from tests.support.triton_node import IDENTITY, TRITON, Client, Node, cubins
@@ -41,7 +41,7 @@ class Target:
     def __init__(self, node: Node, root: Path, output: Output, stack: ExitStack) -> None:
         fetcher = stack.enter_context(node.fetcher())
         self._follower = FetchFollower(output, fetcher, replace=False)
-        self._followed = self._follower.add(Selected(TRITON, {"": root}), PROBED, ANY_SOURCE)
+        self._followed = self._follower.add(SelectedKind(TRITON, {"": root}), PROBED, ANY_SOURCE)
         self.root = root
 
     def look(self, count: int = 3) -> set[str]:

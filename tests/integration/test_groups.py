@@ -12,8 +12,8 @@ from pathlib import Path
 import grpc
 import pytest
 
-from mx_artifacts.artifacts.fetch_values import FetcherSettings
-from mx_artifacts.artifacts.group_member import GroupWanted
+from mx_artifacts.artifacts.target.fetch_values import FetcherSettings
+from mx_artifacts.artifacts.target.group_member import GroupWanted
 from mx_artifacts.client.central import CentralClient
 from mx_artifacts.core.groups import MemberReport, Phase, Progress
 from mx_artifacts.core.identity import SourceIdentity, SourceType

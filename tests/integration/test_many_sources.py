@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from mx_artifacts.artifacts.find import SourceWanted
-from mx_artifacts.artifacts.seed import Seeder
+from mx_artifacts.artifacts.seeding.seeder import Seeder
+from mx_artifacts.artifacts.target.source_finder import SourceWanted
 from mx_artifacts.core.sources import SourceQuery, SourceStatus
 from mx_artifacts.errors import MxArtifactsError, PeerLostError, TransferFailedError
-from mx_artifacts.install import standing
+from mx_artifacts.install import kept_entries
 from mx_artifacts.observability.events import Event
 from mx_artifacts.transport.faults import Corrupt, LosePeer, Stall
 from tests.support.fleet import IDENTITY, Counting, Fleet, fill_cache, running_fleet
@@ -177,7 +177,7 @@ def test_what_the_engine_changed_is_not_taken_for_unchanged(fleet: Fleet, tmp_pa
 def test_what_the_engine_changes_meanwhile_is_told_where_the_fetch_takes_long(
     fleet: Fleet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(standing, "LOOK_AGAIN_SECONDS", 0.0)
+    monkeypatch.setattr(kept_entries, "LOOK_AGAIN_SECONDS", 0.0)
     cache = fill_cache(tmp_path / "warm", files=20)
     first, _ = fleet.publish(cache)
     fleet.fetch(fleet.fetcher(), tmp_path / "cold")
@@ -275,7 +275,7 @@ def test_seeds_that_lack_the_same_do_not_wait_for_each_other(
     fleet: Fleet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limited: bool
 ) -> None:
     """Also where a rate limit makes them lease chunks."""
-    monkeypatch.setattr("mx_artifacts.transfer.scout.STUCK_SECONDS", 2.0)
+    monkeypatch.setattr("mx_artifacts.transfer.source_manager.STUCK_SECONDS", 2.0)
     source, _ = fleet.publish(fill_cache(tmp_path / "warm", large=LARGE_BYTES))
     countings = [Counting(pause_seconds=0.2) for _ in range(2)]
     half = threading.Event()

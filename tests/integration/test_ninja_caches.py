@@ -16,15 +16,15 @@ from pathlib import Path
 import ninja
 import pytest
 
-from mx_artifacts import settings
 from mx_artifacts.bundle.rules import no_fault
-from mx_artifacts.clock import SYSTEM_CLOCK
 from mx_artifacts.install.base import ArtifactOrigin, RootInstall, RootReport
-from mx_artifacts.kinds import ninja_modules, ninja_standing
-from mx_artifacts.kinds.base import StandingVerdict
-from mx_artifacts.kinds.ninja_program import find_ninja, pending_work
+from mx_artifacts.kinds.base import EntryVerdict
+from mx_artifacts.kinds.existing_entries import standing_judge
+from mx_artifacts.kinds.ninja import existing_modules, relocate
+from mx_artifacts.kinds.ninja.program import find_ninja, pending_work
 from mx_artifacts.kinds.registry import get_kind
-from mx_artifacts.kinds.standing import standing_judge
+from mx_artifacts.node.environment import environment
+from mx_artifacts.runtime.clock import SYSTEM_CLOCK
 from tests.support.install_cases import install_roots
 from tests.support.packing import pack_to_file
 
@@ -57,7 +57,7 @@ pytestmark = pytest.mark.skipif(shutil.which("cc") is None, reason="there is no 
 
 @pytest.fixture(autouse=True)
 def _ninja_on_path(monkeypatch: pytest.MonkeyPatch) -> None:
-    path = settings.environment().get("PATH", "")
+    path = environment().get("PATH", "")
     monkeypatch.setenv("PATH", f"{ninja.BIN_DIR}{os.pathsep}{path}")
 
 
@@ -311,8 +311,8 @@ def test_a_module_of_other_commands_is_in_doubt(root: Path) -> None:
 
 def test_judging_without_ninja(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     judge = standing_judge(FLASHINFER)
-    assert judge(root, MODULE, None) == StandingVerdict()
-    monkeypatch.setattr(ninja_standing, "find_ninja", lambda: None)
+    assert judge(root, MODULE, None) == EntryVerdict()
+    monkeypatch.setattr(existing_modules, "find_ninja", lambda: None)
     assert "no ninja on PATH" in judge(root, MODULE, None).doubt
 
 
@@ -325,9 +325,9 @@ def test_without_ninja_or_its_hash(
 ) -> None:
     with monkeypatch.context() as context:
         if missing == "ninja":
-            context.setattr(ninja_modules, "find_ninja", lambda: None)
+            context.setattr(relocate, "find_ninja", lambda: None)
         else:
-            context.setattr(ninja_modules, "rapidhash_function", lambda: None)
+            context.setattr(relocate, "rapidhash_function", lambda: None)
         assert missing in FLASHINFER.roots[0].relocation_obstacle()
         report = move(root, root, keep_mtimes=False)
         assert missing in report.unverified[MODULE]

@@ -10,16 +10,17 @@ from importlib.util import find_spec
 
 import pytest
 
-from mx_artifacts import settings
-from mx_artifacts.kinds import installed, toolchain
-from mx_artifacts.kinds.facts import ProbeContext
+from mx_artifacts.identity import toolchain
+from mx_artifacts.identity.facts import ProbeContext
+from mx_artifacts.node import installed
+from mx_artifacts.node.environment import environment
 
 
 def say(code: str, env: Mapping[str, str] | None = None) -> object:
     """Run `code` in a fresh process; return the JSON that it prints."""
     done = subprocess.run(
         [sys.executable, "-W", "error", "-c", f"import json, sys\n{code}"],
-        env=dict(env or settings.environment()),
+        env=dict(env or environment()),
         capture_output=True,
         text=True,
     )
@@ -36,7 +37,7 @@ def test_torch_says_the_same_when_it_is_imported():
 def test_triton_says_the_same_when_it_is_imported():
     if find_spec("triton") is None:
         pytest.skip("triton is not installed")
-    build = installed.triton_build(settings.environment())
+    build = installed.triton_build(environment())
     code = (
         "import triton; from triton.runtime.cache import triton_key\n"
         "print(json.dumps([triton.__version__, triton_key()]))"
@@ -45,9 +46,9 @@ def test_triton_says_the_same_when_it_is_imported():
 
 
 def test_torch_says_the_same_number_of_threads_when_it_is_imported():
-    env = {**settings.environment(), "OMP_NUM_THREADS": "1"}
-    for environment in (settings.environment(), env):
-        fact = toolchain.cpp_threads(ProbeContext(environment, gpu_arch="none"))
+    env = {**environment(), "OMP_NUM_THREADS": "1"}
+    for each in (environment(), env):
+        fact = toolchain.cpp_threads(ProbeContext(each, gpu_arch="none"))
         code = "import torch; print(json.dumps(torch.get_num_threads()))"
         assert say(code, environment) == int(fact.value)
 
@@ -55,10 +56,10 @@ def test_torch_says_the_same_number_of_threads_when_it_is_imported():
 def test_probing_imports_nothing_heavy():
     code = (
         "from mx_artifacts import settings\n"
-        "from mx_artifacts.kinds.identity import probe_identity\n"
+        "from mx_artifacts.identity.identify import probe_identity\n"
         "from mx_artifacts.kinds.registry import get_kind\n"
         "stated = {'gpu_arch': 'none', 'gpu_name': 'none'}\n"
-        "env = settings.environment()\n"
+        "env = environment()\n"
         "probe_identity(get_kind('inductor'), model_name='m', overrides=stated, env=env)\n"
         "print(json.dumps(sorted({'torch', 'triton', 'numpy', 'grpc', 'nixl'} & set(sys.modules))))"
     )

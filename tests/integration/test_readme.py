@@ -8,7 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from mx_artifacts.install.receipt import load_receipt
+from mx_artifacts.install.receipts.receipt import load_receipt
 from tests.support.nodes import IDENTITY, REPOSITORY, WORDS, clean_environment
 from tests.support.processes import DEADLINE_SECONDS, serving
 

@@ -17,10 +17,10 @@ from pathlib import Path
 
 import pytest
 
-from mx_artifacts import settings
 from mx_artifacts.bundle.tree import scan_tree
 from mx_artifacts.kinds.base import CacheKind, FixupReport
 from mx_artifacts.kinds.registry import get_kind
+from mx_artifacts.node.environment import environment
 
 PROGRAMS = Path(__file__).parent.parent / "support" / "caches"
 TRITON, INDUCTOR = get_kind("triton"), get_kind("inductor")
@@ -28,7 +28,7 @@ TRITON, INDUCTOR = get_kind("triton"), get_kind("inductor")
 
 def run_triton(root: Path) -> dict:
     """Compile or find a few kernels in a fresh process; return the JSON line that it prints."""
-    env = {**settings.environment(), "TRITON_CACHE_DIR": str(root)}
+    env = {**environment(), "TRITON_CACHE_DIR": str(root)}
     command = [sys.executable, PROGRAMS / "gen_triton.py", "--small"]
     done = subprocess.run(command, env=env, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr

@@ -14,7 +14,6 @@ import grpc
 import pytest
 
 from mx_artifacts.client.worker import WorkerClient
-from mx_artifacts.clock import FakeClock
 from mx_artifacts.core.manifest import ManifestChunk
 from mx_artifacts.errors import (
     ConfigurationError,
@@ -25,10 +24,11 @@ from mx_artifacts.errors import (
     RemoteError,
 )
 from mx_artifacts.observability.events import Event
+from mx_artifacts.runtime.clock import FakeClock
 from mx_artifacts.wire.gen.model_express import p2p_pb2 as pb
 from mx_artifacts.wire.gen.model_express import p2p_pb2_grpc
 from mx_artifacts.worker.chunk_source import SlotChunkSource
-from mx_artifacts.worker.server import WorkerServer
+from mx_artifacts.worker.worker_server import WorkerServer
 from tests.support.artifacts import (
     CHUNK_SIZE,
     SOURCE_ID,

@@ -18,7 +18,7 @@ import pytest
 
 from mx_artifacts import settings
 from mx_artifacts.core.identity import SourceIdentity, SourceType, compute_mx_source_id
-from mx_artifacts.kinds.identity import probe_identity
+from mx_artifacts.identity.identify import probe_identity
 from mx_artifacts.kinds.registry import get_kind
 from tests.support.peers import Peer
 from tests.support.processes import Service, run_cli, serving

@@ -131,7 +131,7 @@ CACHES = (
         program="gen_inductor.py",
         variables=lambda place: {
             "TORCHINDUCTOR_CACHE_DIR": str(place),
-            # 150 MB outside of the cache, compiled again on every node: see kinds/inductor.py.
+            # 150 MB outside of the cache, compiled again on every node: see kinds/inductor/kind.py.
             "TORCHINDUCTOR_CPP_CACHE_PRECOMPILE_HEADERS": "0",
         },
         stated={"gpu_arch": "none", "gpu_name": "none", "gpu_sm_count": "none"},

@@ -23,7 +23,7 @@ from mx_artifacts.core.manifest import (
 from mx_artifacts.memory.buffers import Buffer, Bundle, FileBuffer
 from mx_artifacts.transport.base import Transport
 from mx_artifacts.transport.inproc import InprocTransport
-from mx_artifacts.worker.server import WorkerServer
+from mx_artifacts.worker.worker_server import WorkerServer
 
 SOURCE_ID = "3327fe19f6fa4e35"
 CHUNK_SIZE = 4096

@@ -8,7 +8,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from mx_artifacts.clock import SYSTEM_CLOCK, Clock
+from mx_artifacts.runtime.clock import SYSTEM_CLOCK, Clock
 from mx_artifacts.server.app import ServerConfig, serve
 
 

@@ -10,14 +10,14 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
-from mx_artifacts.artifacts.fetch_values import Fetched, FetcherSettings
+from mx_artifacts.artifacts.target.fetch_values import FetcherSettings, FetchResult
 from mx_artifacts.client.central import CentralClient
 from mx_artifacts.core.identity import SourceIdentity
 from mx_artifacts.fetcher import ArtifactFetcher
-from mx_artifacts.kinds.identity import probe_identity
+from mx_artifacts.identity.identify import probe_identity
 from mx_artifacts.kinds.registry import get_kind
 from mx_artifacts.observability.events import EventSink, drop
-from mx_artifacts.publisher import ArtifactPublisher, Published, PublisherSettings
+from mx_artifacts.publisher import ArtifactPublisher, PublisherSettings, PublishResult
 from mx_artifacts.server.app import ServerConfig
 from mx_artifacts.transport.base import Peer, PendingRead, Region, RemoteRange, Transport
 from mx_artifacts.transport.faults import FaultyTransport
@@ -58,7 +58,7 @@ class Fleet:
             )
         )
 
-    def publish(self, root: Path, **settings: Any) -> tuple[ArtifactPublisher, Published]:
+    def publish(self, root: Path, **settings: Any) -> tuple[ArtifactPublisher, PublishResult]:
         """Publish `root` by a publisher of its own."""
         publisher = self.publisher(**settings)
         return publisher, publisher.publish(KIND, IDENTITY, {"": root})
@@ -86,7 +86,7 @@ class Fleet:
 
     def fetch(
         self, fetcher: ArtifactFetcher, root: Path, identity: SourceIdentity = IDENTITY, **how: Any
-    ) -> Fetched:
+    ) -> FetchResult:
         return fetcher.fetch_and_install(KIND, identity, {"": root}, **how)
 
 

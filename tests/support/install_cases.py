@@ -15,7 +15,7 @@ from typing import Any
 from mx_artifacts.bundle.rules import first_parts
 from mx_artifacts.install.base import ArtifactOrigin, InstallReport, RootInstall
 from mx_artifacts.install.installer import install_artifact
-from mx_artifacts.install.staging import Staging
+from mx_artifacts.install.staging.staging import Staging
 
 ORIGIN = ArtifactOrigin("ab" * 32, "source-1", "worker-1", "10.0.0.1:6555", "triton")
 MTIME_SECONDS = 1_700_000_000

@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from mx_artifacts.kinds import identity as identity_module
-from mx_artifacts.kinds import installed, probes, toolchain
-from mx_artifacts.kinds.installed import CannotProbe, ComponentAbsent, TorchBuild, TritonBuild
+from mx_artifacts.identity import identify as identity_module
+from mx_artifacts.identity import probes, toolchain
+from mx_artifacts.node import installed
+from mx_artifacts.node.installed import CannotProbe, ComponentAbsent, TorchBuild, TritonBuild
 
 NVCC_TEXT = """nvcc: NVIDIA (R) Cuda compiler driver
 Cuda compilation tools, release 13.0, V13.0.88

@@ -9,12 +9,12 @@ from mx_artifacts.bundle.pack import pack_tree
 from mx_artifacts.bundle.packed import PackReport
 from mx_artifacts.bundle.rules import PackRules
 from mx_artifacts.bundle.scan import DEFAULT_LIMITS, BundleLimits
-from mx_artifacts.clock import SYSTEM_CLOCK, Clock
-from mx_artifacts.install.access import Access
-from mx_artifacts.install.bundle_sink import BundleSink
-from mx_artifacts.install.receipt import InstalledFile
-from mx_artifacts.install.tree_writer import TreeWriter
+from mx_artifacts.filesystem.access import Access
+from mx_artifacts.install.receipts.receipt import InstalledFile
+from mx_artifacts.install.staging.bundle_sink import BundleSink
+from mx_artifacts.install.staging.tree_writer import TreeWriter
 from mx_artifacts.memory.buffers import Buffer
+from mx_artifacts.runtime.clock import SYSTEM_CLOCK, Clock
 
 
 def pack_to_file(

@@ -14,7 +14,7 @@ from mx_artifacts.transport.base import Transport
 from tests.support.artifacts import SOURCE_ID
 
 
-class Received:
+class TransferResult:
     """An artifact as it arrived; whole when `finished`."""
 
     waits = False
@@ -52,14 +52,14 @@ def fetch(
     endpoint: str | Sequence[str],
     artifact_id: str,
     transport: Transport,
-    receiver: Received | None = None,
+    receiver: TransferResult | None = None,
     *,
     timeout_seconds: float = 60,
     max_inflight_chunks: int = 3,
     **options: Any,
-) -> Received:
+) -> TransferResult:
     """Fetch an artifact of the tests' source, or sources."""
-    receiver = receiver or Received()
+    receiver = receiver or TransferResult()
     endpoints = [endpoint] if isinstance(endpoint, str) else endpoint
     sources = [SourceAddress(each, SOURCE_ID) for each in endpoints]
     limits = TransferLimits(timeout_seconds, max_inflight_chunks)

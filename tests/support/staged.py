@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from mx_artifacts.artifacts.protocol import ArtifactSourceEndpoint, StagedArtifact
-from mx_artifacts.artifacts.receive import RootReceiver
+from mx_artifacts.artifacts.target.root_receiver import RootReceiver
 from mx_artifacts.artifacts.tarred import TarredP2PArtifactTransfer
 from mx_artifacts.bundle.index import map_bundle
 

@@ -5,15 +5,15 @@ from __future__ import annotations
 from contextlib import ExitStack
 from pathlib import Path
 
-from mx_artifacts.artifacts.fetch_values import FetcherSettings
-from mx_artifacts.artifacts.publish import ServingLimits
+from mx_artifacts.artifacts.source.publish import ServingLimits
+from mx_artifacts.artifacts.target.fetch_values import FetcherSettings
 from mx_artifacts.client.central import CentralClient
 from mx_artifacts.core.identity import SourceIdentity, SourceType
 from mx_artifacts.core.sources import PodIdentity, SourceQuery, SourceStatus, WorkerRecord
 from mx_artifacts.errors import BackendUnavailableError
 from mx_artifacts.fetcher import ArtifactFetcher
 from mx_artifacts.kinds.registry import get_kind
-from mx_artifacts.publisher import ArtifactPublisher, Published, PublisherSettings
+from mx_artifacts.publisher import ArtifactPublisher, PublisherSettings, PublishResult
 from tests.support.artifacts import new_agent
 from tests.support.triton_writer import write_group
 
@@ -75,7 +75,7 @@ class Node:
         publisher = ArtifactPublisher(client=self.client, transport=agent, settings=settings)
         return self._stack.enter_context(publisher)
 
-    def publish(self, publisher: ArtifactPublisher) -> Published:
+    def publish(self, publisher: ArtifactPublisher) -> PublishResult:
         return publisher.publish(TRITON, IDENTITY, {"": self.root}, also=[OTHER])
 
     def fetcher(self) -> ArtifactFetcher:

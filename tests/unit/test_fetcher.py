@@ -9,13 +9,13 @@ from typing import cast
 
 import pytest
 
-from mx_artifacts.artifacts import tarred, turn
-from mx_artifacts.artifacts.fetch_values import FetcherSettings
-from mx_artifacts.artifacts.find import SourceWanted
-from mx_artifacts.artifacts.turn import turn_to_fetch
+from mx_artifacts.artifacts import tarred
+from mx_artifacts.artifacts.target import single_flight
+from mx_artifacts.artifacts.target.fetch_values import FetcherSettings
+from mx_artifacts.artifacts.target.single_flight import turn_to_fetch
+from mx_artifacts.artifacts.target.source_finder import SourceWanted
 from mx_artifacts.bundle.rules import first_parts
 from mx_artifacts.client.central import CentralClient
-from mx_artifacts.clock import FakeClock
 from mx_artifacts.core.identity import SourceIdentity, SourceType, compute_mx_source_id
 from mx_artifacts.core.sources import (
     ArtifactSummary,
@@ -32,10 +32,11 @@ from mx_artifacts.errors import (
     UnusablePlaceError,
 )
 from mx_artifacts.fetcher import ArtifactFetcher
+from mx_artifacts.filesystem.space import Need
 from mx_artifacts.install.base import ArtifactOrigin, RootInstall
-from mx_artifacts.install.space import Need
 from mx_artifacts.kinds.registry import get_kind
 from mx_artifacts.observability.events import Event, drop
+from mx_artifacts.runtime.clock import FakeClock
 from mx_artifacts.transport.base import Transport
 from tests.support.install_cases import NEW, install_roots, make_bundle
 
@@ -185,7 +186,7 @@ class WhileWaiting(FakeClock):
 def test_what_another_process_fetches_meanwhile_is_not_transferred(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(turn, "UNSAID_SECONDS", 0.0)
+    monkeypatch.setattr(single_flight, "UNSAID_SECONDS", 0.0)
     root, kind, bundles = tmp_path / "root", get_kind("triton"), tmp_path / "bundles"
     bundle = make_bundle(tmp_path / "b.tar", NEW)
     other = ExitStack()

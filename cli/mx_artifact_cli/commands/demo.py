@@ -14,8 +14,8 @@ import click
 from mx_artifact_cli.options import Verb
 from mx_artifact_cli.output import Output
 from mx_artifact_cli.text import format_bytes, format_seconds
-from mx_artifacts import settings
-from mx_artifacts.clock import SYSTEM_CLOCK
+from mx_artifacts.node.environment import environment
+from mx_artifacts.runtime.clock import SYSTEM_CLOCK
 
 if TYPE_CHECKING:
     from mx_artifact_cli.demo.processes import Processes
@@ -43,17 +43,17 @@ def command(output: Output, wanted: tuple[str, ...], keep: bool) -> None:
     from mx_artifact_cli.demo.requirements import MODULES, check_compiler, runnable_kinds
     from mx_artifact_cli.demo.scenario import Scenario
 
-    environment = settings.environment()
+    env = environment()
     kinds, missing = runnable_kinds(wanted)
     if "inductor" in kinds:
-        check_compiler(environment)
+        check_compiler(env)
     for kind in missing:
         output.note(f"{kind} is left out: it is not installed (pip install {MODULES[kind]})")
     with _workplace(output, keep) as (directory, processes):
         if keep:
             # Now, since whoever looks into the logs does so after a failure.
             output.notice(f"everything is kept in {directory}", {"directory": directory})
-        comparisons = Scenario(directory, kinds, processes, environment, output.note).play()
+        comparisons = Scenario(directory, kinds, processes, env, output.note).play()
     for comparison in comparisons:
         comparison.check()
     _show(output, comparisons, directory if keep else None)

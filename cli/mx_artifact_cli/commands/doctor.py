@@ -12,10 +12,11 @@ import click
 from mx_artifact_cli import options
 from mx_artifact_cli.options import Verb, parsed_option
 from mx_artifact_cli.output import Output
-from mx_artifact_cli.selection import ALL, Selected, select_kinds
+from mx_artifact_cli.selection import ALL, SelectedKind, select_kinds
 from mx_artifacts import parsing, settings
-from mx_artifacts.clock import SYSTEM_CLOCK
 from mx_artifacts.errors import NodeUnfitError
+from mx_artifacts.node.environment import environment
+from mx_artifacts.runtime.clock import SYSTEM_CLOCK
 
 if TYPE_CHECKING:
     from mx_artifacts.doctor.base import Check
@@ -67,16 +68,16 @@ def command(
 
 
 def _checks(
-    selected: Sequence[Selected], asked: bool, server: str, timeout_seconds: float
+    selected: Sequence[SelectedKind], asked: bool, server: str, timeout_seconds: float
 ) -> Iterator[Check]:
-    from mx_artifacts.doctor import network, places, tools
+    from mx_artifacts.doctor import network, roots, tools
     from mx_artifacts.metadata.registry import backend_url
 
-    env = settings.environment()
+    env = environment()
     kinds = [each.kind for each in selected]
     for each in selected:
         for rule in each.kind.roots:
-            yield from places.check_root(each.kind, rule, each.stated_roots.get(rule.name), env)
+            yield from roots.check_root(each.kind, rule, each.stated_roots.get(rule.name), env)
     for found in (
         tools.check_ninja(kinds, asked, env),
         tools.check_compiler(kinds, env),
@@ -87,7 +88,7 @@ def _checks(
     yield tools.check_compiled_part()
     yield tools.check_user(env)
     yield tools.check_memlock(settings.SLOTS.read() * settings.CHUNK_SIZE.read())
-    yield places.check_clock(SYSTEM_CLOCK.now(), [Path(tools.__file__), *_stated(selected)])
+    yield roots.check_clock(SYSTEM_CLOCK.now(), [Path(tools.__file__), *_stated(selected)])
     if settings.TRANSPORT.read() == "nixl":
         backend = settings.NIXL_BACKEND.read()
         yield network.check_nixl(backend, env, timeout_seconds=timeout_seconds)
@@ -96,5 +97,5 @@ def _checks(
     yield network.check_server(server, timeout_seconds=timeout_seconds)
 
 
-def _stated(selected: Sequence[Selected]) -> list[Path]:
+def _stated(selected: Sequence[SelectedKind]) -> list[Path]:
     return [path for each in selected for path in each.stated_roots.values()]

@@ -12,19 +12,19 @@ import click
 
 from mx_artifact_cli import options
 from mx_artifact_cli.connect import open_client
-from mx_artifact_cli.fetched import show_fetched, show_plan
-from mx_artifact_cli.fetching import (
+from mx_artifact_cli.fetch.fetcher_options import (
     is_new_here,
     new_fetcher,
     source_wanted,
     transport_factory_of,
 )
-from mx_artifact_cli.group import group_options, group_wanted, warn_of_asymmetry
-from mx_artifact_cli.installed import no_use
+from mx_artifact_cli.fetch.group_options import group_options, group_wanted, warn_of_asymmetry
+from mx_artifact_cli.fetch.install_report import no_use
+from mx_artifact_cli.fetch.report import show_fetched, show_plan
 from mx_artifact_cli.options import Verb, is_given, parsed_option, setting_option
 from mx_artifact_cli.output import Output, error_object
 from mx_artifact_cli.progress import progress
-from mx_artifact_cli.selection import ALL, Selected, identify, select_kinds, warn_of_unchecked
+from mx_artifact_cli.selection import ALL, SelectedKind, identify, select_kinds, warn_of_unchecked
 from mx_artifact_cli.signals import stop_request
 from mx_artifacts import settings
 from mx_artifacts.errors import (
@@ -36,10 +36,10 @@ from mx_artifacts.errors import (
 from mx_artifacts.parsing import parse_artifact_id, parse_wait
 
 if TYPE_CHECKING:
-    from mx_artifact_cli.following_sources import FetchFollower
+    from mx_artifact_cli.fetch.follow import FetchFollower
     from mx_artifacts.core.identity import SourceIdentity
     from mx_artifacts.fetcher import ArtifactFetcher
-    from mx_artifacts.kinds.identity import ProbedIdentity
+    from mx_artifacts.identity.identify import ProbedIdentity
 
 
 @click.command("fetch-and-install", cls=Verb)
@@ -240,7 +240,7 @@ def command(
 
 
 def _follower(output: Output, fetcher: ArtifactFetcher, *, replace: bool) -> FetchFollower:
-    from mx_artifact_cli.following_sources import FetchFollower
+    from mx_artifact_cli.fetch.follow import FetchFollower
 
     return FetchFollower(output, fetcher, replace=replace)
 
@@ -276,7 +276,7 @@ def _show_result(
 
 
 def _known_identities(
-    selected: Sequence[Selected], identity_of: Callable[[Selected], ProbedIdentity]
+    selected: Sequence[SelectedKind], identity_of: Callable[[SelectedKind], ProbedIdentity]
 ) -> list[SourceIdentity]:
     """Return the identities of the kinds that are installed here."""
     identities = []

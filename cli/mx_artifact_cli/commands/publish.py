@@ -11,14 +11,13 @@ import click
 
 from mx_artifact_cli import options
 from mx_artifact_cli.connect import open_client
-from mx_artifact_cli.network import host_towards
 from mx_artifact_cli.options import Verb, is_given, setting_option
 from mx_artifact_cli.output import Output
 from mx_artifact_cli.pod import own_pod
 from mx_artifact_cli.progress import progress
-from mx_artifact_cli.publishing import Publishing, announce
+from mx_artifact_cli.publish.publishing import Publishing, announce
 from mx_artifact_cli.selection import (
-    Selected,
+    SelectedKind,
     identify,
     looked_at,
     select_kinds,
@@ -32,9 +31,11 @@ from mx_artifacts.errors import (
     KindsFailedError,
     MxArtifactsError,
 )
+from mx_artifacts.node.environment import environment
+from mx_artifacts.node.network import host_towards
 
 if TYPE_CHECKING:
-    from mx_artifacts.kinds.identity import ProbedIdentity
+    from mx_artifacts.identity.identify import ProbedIdentity
     from mx_artifacts.publisher import PublisherSettings
 
 BOTH_PROFILES = ("strict", "reference")
@@ -117,7 +118,7 @@ def command(
         raise ConfigurationError("--require-ranks fits no kind that --kind names")
     ready_url = _ready_url(serving)
     if not (ready_url or serving["settle"] or follow):
-        select_present(kind_names, stated_roots, settings.environment())
+        select_present(kind_names, stated_roots, environment())
     serving["host"] = serving["host"] or host_towards(server)
     with contextlib.ExitStack() as resources:
         client = resources.enter_context(open_client(server))
@@ -142,7 +143,7 @@ def command(
             )
         )
 
-        def identities(each: Selected) -> list[ProbedIdentity]:
+        def identities(each: SelectedKind) -> list[ProbedIdentity]:
             return [
                 identify(each, model, stated, framework, arch=arch, device=device, profile=one)
                 for one in (BOTH_PROFILES if profile == "both" else (profile,))
@@ -151,7 +152,7 @@ def command(
         publishing = Publishing(output, publisher, identities, accelerator, require_ranks)
         follower = None
         if follow:
-            from mx_artifact_cli.following import PublishFollower
+            from mx_artifact_cli.publish.follow import PublishFollower
 
             follower = PublishFollower(
                 publishing,
@@ -195,7 +196,7 @@ def _ready_url(serving: Mapping[str, Any]) -> str:
     """Return the URL to poll, or "" where none was given."""
     if not serving["ready_url"]:
         return ""
-    from mx_artifacts.artifacts.readiness import health_url
+    from mx_artifacts.artifacts.source.readiness import health_url
 
     return health_url(
         serving["ready_url"],
@@ -206,7 +207,7 @@ def _ready_url(serving: Mapping[str, Any]) -> str:
 
 def _wait_for_engine(output: Output, ready_url: str, serving: Mapping[str, Any]) -> None:
     if ready_url:
-        from mx_artifacts.artifacts.readiness import wait_until_ready
+        from mx_artifacts.artifacts.source.readiness import wait_until_ready
 
         output.note(f"waiting for {ready_url}")
         wait_until_ready(ready_url, timeout_seconds=serving["ready_timeout"])
@@ -218,24 +219,24 @@ def _when_ready(
     kind_names: Sequence[str],
     stated_roots: Sequence[tuple[str, Path]],
     serving: Mapping[str, Any],
-) -> tuple[Selected, ...]:
+) -> tuple[SelectedKind, ...]:
     """Wait for the engine and its caches, then return the kinds that there are."""
-    environment = settings.environment()
+    env = environment()
     _wait_for_engine(output, ready_url, serving)
     if serving["settle"]:
-        from mx_artifacts.artifacts.readiness import wait_until_settled
+        from mx_artifacts.artifacts.source.readiness import wait_until_settled
 
         output.note("waiting until the caches do not change any more")
         wait_until_settled(
             [
                 (root, each.kind.pack)
                 for each in select_kinds(kind_names, stated_roots)
-                for root in each.roots(environment).values()
+                for root in each.roots(env).values()
             ],
             settle_seconds=serving["settle"],
             timeout_seconds=serving["ready_timeout"],
         )
-    present = select_present(kind_names, stated_roots, environment)
+    present = select_present(kind_names, stated_roots, env)
     for each in select_kinds(kind_names, stated_roots):
         if each not in present:
             output.note(f"{each.kind.name}: nothing to publish in {looked_at(each)}")
@@ -243,7 +244,7 @@ def _when_ready(
 
 
 def _settings(serving: Mapping[str, Any]) -> PublisherSettings:
-    from mx_artifacts.artifacts.publish import ServingLimits
+    from mx_artifacts.artifacts.source.publish import ServingLimits
     from mx_artifacts.publisher import PublisherSettings
 
     return PublisherSettings(

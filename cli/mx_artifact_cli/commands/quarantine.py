@@ -62,7 +62,7 @@ def command(
     else:
         added = quarantine.add(artifact_id, reason or NO_REASON)  # first, so that it stays out
         output.line(f"{artifact_id} is quarantined in {state_dir}: {added.reason}")
-        from mx_artifacts.install.undo import uninstall_artifact
+        from mx_artifacts.install.uninstall import uninstall_artifact
 
         receipts = [] if keep else list(_receipts(output, artifact_id, stated_roots))
         reports = [uninstall_artifact(path, lock_timeout_seconds=lock_timeout) for path in receipts]

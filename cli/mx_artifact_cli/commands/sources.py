@@ -13,11 +13,11 @@ from mx_artifact_cli.describe import identity_facts, identity_object, shortened
 from mx_artifact_cli.options import VerbGroup, parsed_argument, parsed_option
 from mx_artifact_cli.output import Output
 from mx_artifact_cli.text import count_of, format_bytes, format_seconds
-from mx_artifacts.clock import SYSTEM_CLOCK
 from mx_artifacts.core.sources import SourceQuery, SourceStatus, StoredWorker
 from mx_artifacts.errors import RecordNotFoundError
 from mx_artifacts.kinds.registry import get_kind, kind_name_of
 from mx_artifacts.parsing import parse_integer, parse_model_name, parse_text
+from mx_artifacts.runtime.clock import SYSTEM_CLOCK
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -14,11 +14,11 @@ from mx_artifact_cli.output import Output
 from mx_artifact_cli.receipts import chosen_receipts, kind_option, receipt_argument
 from mx_artifact_cli.selection import select_kinds
 from mx_artifact_cli.text import count_of
-from mx_artifacts import settings
 from mx_artifacts.errors import ConfigurationError, EntriesKeptError
+from mx_artifacts.node.environment import environment
 
 if TYPE_CHECKING:
-    from mx_artifacts.install.undo import UndoReport
+    from mx_artifacts.install.uninstall import UndoReport
 
 
 @click.command("uninstall", cls=Verb)
@@ -42,7 +42,7 @@ def command(
     killed, too. Entries that changed since are kept, and the exit code is then 3; what others put
     there is never touched.
     """
-    from mx_artifacts.install.undo import uninstall_artifact
+    from mx_artifacts.install.uninstall import uninstall_artifact
 
     taken_back: list[Path] = []
     if receipt is not None and not kind_names and not stated_roots:
@@ -73,12 +73,12 @@ def _take_back(
     lock_timeout: float,
 ) -> list[Path]:
     """Take back installs into the kinds' roots that were killed; return and name those roots."""
-    from mx_artifacts.install.unfinished import take_back_unfinished
+    from mx_artifacts.install.recover import take_back_unfinished
 
     taken_back: list[Path] = []
     for selected in select_kinds(kind_names, stated_roots) if kind_names else ():
         try:
-            roots = selected.roots(settings.environment()).values()
+            roots = selected.roots(environment()).values()
         except ConfigurationError:  # which `chosen_receipts` tells
             continue
         taken_back += take_back_unfinished(roots, lock_timeout_seconds=lock_timeout)

@@ -16,7 +16,7 @@ from mx_artifact_cli.text import count_of
 from mx_artifacts.errors import InstallVerificationError
 
 if TYPE_CHECKING:
-    from mx_artifacts.install.receipt import RootReceipt
+    from mx_artifacts.install.receipts.receipt import RootReceipt
 
 
 @click.command("verify", cls=Verb)
@@ -35,7 +35,7 @@ def command(
     Takes a RECEIPT, or all receipts of a kind's roots. Exits with 12 unless every file is as it
     was installed.
     """
-    from mx_artifacts.install.space import os_errors_translated
+    from mx_artifacts.filesystem.space import os_errors_translated
 
     verified: list[dict[str, Any]] = []
     with os_errors_translated("verify what was installed"):
@@ -53,9 +53,9 @@ def command(
 
 
 def _verify(path: Path, output: Output) -> dict[str, Any]:
-    from mx_artifacts.install.history import claims, newer_than, receipts_beside
-    from mx_artifacts.install.receipt import load_receipt
-    from mx_artifacts.install.verify import verify_receipt
+    from mx_artifacts.install.receipts.lookup import claims, newer_than, receipts_beside
+    from mx_artifacts.install.receipts.receipt import load_receipt
+    from mx_artifacts.install.state.contents import verify_receipt
 
     receipt = load_receipt(path)
     newer = newer_than(receipts_beside(path), path)

@@ -13,13 +13,14 @@ from mx_artifact_cli.connect import open_client
 from mx_artifact_cli.describe import identity_facts, identity_object, shortened
 from mx_artifact_cli.options import Verb
 from mx_artifact_cli.output import Output
-from mx_artifact_cli.selection import ALL, Selected, identify, select_kinds, warn_of_unchecked
+from mx_artifact_cli.selection import ALL, SelectedKind, identify, select_kinds, warn_of_unchecked
 from mx_artifact_cli.text import count_of
 from mx_artifacts import parsing, settings
 from mx_artifacts.errors import ConfigurationError, ExitCode
+from mx_artifacts.node.environment import environment
 
 if TYPE_CHECKING:
-    from mx_artifacts.artifacts.explain import Candidate
+    from mx_artifacts.artifacts.target.explain import Candidate
     from mx_artifacts.kinds.base import CacheKind
 
 
@@ -87,7 +88,9 @@ def command(
         context.exit(_compare_factors(output, *vllm_factors))
     if model is None:
         raise ConfigurationError("the model has no name", hint="state one with --model")
-    from mx_artifacts.artifacts.explain import explain_sources  # after what needs no such import
+    from mx_artifacts.artifacts.target.explain import (
+        explain_sources,  # after what needs no such import
+    )
     from mx_artifacts.install.quarantine import Quarantine
 
     kind = selected.kind
@@ -145,20 +148,20 @@ def _outcome(candidate: Candidate) -> str:
     return " and ".join(reasons)
 
 
-def _roots(selected: Selected) -> list[dict[str, str]]:
+def _roots(selected: SelectedKind) -> list[dict[str, str]]:
     """Describe this node's roots: where, what decided it, and whether something is there."""
     roots = []
     for rule in selected.kind.roots:
         stated = selected.stated_roots.get(rule.name)
         name = rule.name or selected.kind.name
         try:
-            path, decided_by = (stated, "--root") if stated else rule.locate(settings.environment())
+            path, decided_by = (stated, "--root") if stated else rule.locate(environment())
         except ConfigurationError as error:  # which is no reason not to compare identities
             state = f"{error}; {error.hint()}"
             roots.append({"name": name, "path": "", "decided_by": "", "state": state})
             continue
         state = "there" if path.exists() else "not there yet"
-        if rule.with_stated and not stated:
+        if rule.required_identity and not stated:
             state = "off, since its path is not stated"
         roots.append({"name": name, "path": str(path), "decided_by": decided_by, "state": state})
     return roots
@@ -194,7 +197,7 @@ def _show(
 
 
 def _differences(kind: CacheKind, candidate: Candidate) -> list[dict[str, str]]:
-    from mx_artifacts.kinds.advice import advice_for
+    from mx_artifacts.identity.advice import advice_for
 
     described = []
     for name, (ours, theirs) in candidate.differences.items():
@@ -222,7 +225,10 @@ def _candidate_object(kind: CacheKind, candidate: Candidate) -> dict[str, Any]:
 
 def _compare_factors(output: Output, ours: Path, theirs: Path) -> ExitCode:
     """Compare two of vLLM's files; they name a cache alike when no factor differs."""
-    from mx_artifacts.kinds.factor_files import advice_for_factor, compare_factor_files
+    from mx_artifacts.kinds.inductor.vllm_factor_files import (
+        advice_for_factor,
+        compare_factor_files,
+    )
 
     differences = [
         {"field": name, "here": here, "there": there, "advice": advice_for_factor(name)}

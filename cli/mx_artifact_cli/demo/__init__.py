@@ -1,0 +1,1 @@
+"""`mx-artifact demo`: compiles on one node and runs without compiling on another."""

@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from mx_artifact_cli.demo.interrupts import SIGNALS, signals_held
-from mx_artifacts.clock import Clock
 from mx_artifacts.errors import MxArtifactsError
+from mx_artifacts.runtime.clock import Clock
 
 T = TypeVar("T")
 

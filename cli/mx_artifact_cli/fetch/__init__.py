@@ -1,0 +1,1 @@
+"""Options and reports of `fetch-and-install`."""

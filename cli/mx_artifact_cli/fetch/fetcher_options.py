@@ -1,0 +1,99 @@
+"""What `fetch-and-install` makes of its options."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from mx_artifact_cli.pod import own_pod
+from mx_artifact_cli.selection import SelectedKind
+from mx_artifacts import settings
+from mx_artifacts.errors import ConfigurationError
+from mx_artifacts.node.environment import environment
+from mx_artifacts.node.network import host_towards
+
+if TYPE_CHECKING:
+    from mx_artifacts.artifacts.target.source_finder import SourceWanted
+    from mx_artifacts.client.central import CentralClient
+    from mx_artifacts.fetcher import ArtifactFetcher
+    from mx_artifacts.observability.events import EventSink
+    from mx_artifacts.transport.base import Transport
+
+
+def is_new_here(selected: SelectedKind) -> bool:
+    """Tell whether nothing was ever installed in a kind's primary root, so that none is there."""
+    from mx_artifacts.install.workspace.workspace import receipt_directories
+
+    try:
+        primary = next(iter(selected.roots(environment()).values()))
+    except ConfigurationError:
+        return False  # the fetch will say so
+    return not receipt_directories(primary)
+
+
+@contextlib.contextmanager
+def transport_factory_of(*, early: bool) -> Iterator[Callable[[], Transport]]:
+    """Return what makes this process's transport.
+
+    It is opened `early`, while imports, probes and discovery take their time, where any source that
+    is found is read from. Where none is, nobody waits for it or hears of its failure.
+    """
+    if not early:
+        from mx_artifacts.transport.registry import open_transport
+
+        yield open_transport
+        return
+    from mx_artifacts.transport.opening import OpeningTransport
+
+    with contextlib.closing(OpeningTransport()) as opening:
+        yield opening.take
+
+
+def new_fetcher(
+    client: CentralClient,
+    fetching: Mapping[str, Any],
+    events: EventSink,
+    transport_factory: Callable[[], Transport],
+    server: str,
+    *,
+    seed: bool,
+) -> ArtifactFetcher:
+    """Return what fetches as the options of `fetch-and-install` say."""
+    from mx_artifacts.artifacts.target.fetch_values import FetcherSettings
+    from mx_artifacts.fetcher import ArtifactFetcher
+
+    return ArtifactFetcher(
+        client=client,
+        settings=FetcherSettings(
+            bundle_root=fetching["bundle_root"],
+            timeout_seconds=fetching["timeout"],
+            max_inflight_chunks=settings.SLOTS.read(),
+            lock_timeout_seconds=fetching["lock_timeout"],
+            durable=fetching["durable"] or settings.DURABLE.read(),
+            selector=settings.SOURCE_SELECTOR.read(),
+            max_bytes_per_second=fetching["max_rate"],
+            compression=fetching["compression"],
+            seed=seed,
+            host=fetching["host"] or (host_towards(server) if seed else ""),
+            port=fetching["port"],
+            pod=own_pod(),
+            heartbeat_interval_seconds=settings.HEARTBEAT_INTERVAL.read(),
+        ),
+        transport_factory=transport_factory,
+        events=events,
+    )
+
+
+def source_wanted(fetching: Mapping[str, Any], probed_accelerator: str) -> SourceWanted:
+    """Return which sources those options take."""
+    from mx_artifacts.artifacts.target.source_finder import SourceWanted
+
+    return SourceWanted(
+        worker_rank=fetching["worker_rank"],
+        node_rank=fetching["node_rank"],
+        artifact_id=fetching["artifact_id"] or "",
+        accelerator=fetching["accelerator"] or probed_accelerator,
+        wait_seconds=fetching["wait"] or 0.0,
+        allow_other_root=fetching["allow_other_root"],
+    )

@@ -1,0 +1,1 @@
+"""A target that serves on what it fetches, from the first bytes."""

@@ -1,0 +1,1 @@
+"""Publishing side: readiness, sealing, the record and its heartbeat, watching roots for changes."""

@@ -1,0 +1,172 @@
+"""When a cache is ready to be sealed: its engine says so, and its files have settled.
+
+Packing takes care of consistency (bundle/pack.py); this is about sealing too early, before the
+engine has compiled what the next node will need.
+"""
+
+from __future__ import annotations
+
+import http.client
+import ipaddress
+import urllib.error
+import urllib.request
+from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import SplitResult, urlsplit, urlunsplit
+
+from mx_artifacts.bundle.rules import PackRules
+from mx_artifacts.bundle.tree import scan_tree
+from mx_artifacts.errors import (
+    ConfigurationError,
+    EngineNotReadyError,
+    NothingToPublishError,
+    SourceChangedError,
+)
+from mx_artifacts.runtime.clock import SYSTEM_CLOCK, Clock
+
+POLL_SECONDS = 2.0
+REQUEST_TIMEOUT_SECONDS = 5.0
+"""Of one poll: connecting, and each read."""
+
+
+@dataclass(frozen=True)
+class RootsSignature:
+    """What changes when an engine compiles. Times are nanoseconds since the Unix epoch."""
+
+    file_count: int
+    content_bytes: int
+    newest_mtime_ns: int
+
+
+def health_url(url: str, *, node_rank: int = 0, head_address: str = "") -> str:
+    """Return the URL to poll on this node: the engine answers on the head node only.
+
+    On another node than the head (node rank 0) a loopback host is replaced by `head_address`, a
+    host name or IP address; the port and all else stay.
+
+    Raises:
+        ConfigurationError: no http or https URL, or the head's address is needed and empty.
+    """
+    try:
+        parts = urlsplit(url)
+        host, port = parts.hostname, parts.port
+    except ValueError:
+        host, parts, port = None, SplitResult("", "", "", "", ""), None
+    if parts.scheme not in ("http", "https") or not host:
+        raise ConfigurationError(
+            f"the engine's health URL is {url!r}, but should begin with http:// or https://",
+            hint="give for example --ready-url http://127.0.0.1:8000/health",
+        )
+    if node_rank == 0 or not _is_loopback(host):
+        return url
+    if not head_address:
+        raise ConfigurationError(
+            f"{url} is of this node, but on node {node_rank} the engine does not answer",
+            hint="name the head node's address with --head-address",
+        )
+    head = head_address.strip("[]")
+    netloc = f"[{head}]" if ":" in head else head
+    return urlunsplit(parts._replace(netloc=netloc if port is None else f"{netloc}:{port}"))
+
+
+def _is_loopback(host: str) -> bool:
+    if host.lower() == "localhost":
+        return True
+    with suppress(ValueError):
+        address = ipaddress.ip_address(host)
+        return address.is_loopback or address.is_unspecified
+    return False
+
+
+def wait_until_ready(url: str, *, timeout_seconds: float, clock: Clock = SYSTEM_CLOCK) -> None:
+    """Poll `url` every two seconds until it answers with a status of 2xx. Proxies are not used.
+
+    Raises:
+        EngineNotReadyError: it did not within `timeout_seconds`; says what came instead.
+    """
+    deadline = clock.monotonic() + timeout_seconds
+    while True:
+        answer = _poll(url, min(REQUEST_TIMEOUT_SECONDS, timeout_seconds))
+        if answer is None:
+            return
+        left_seconds = deadline - clock.monotonic()
+        if left_seconds <= 0:
+            raise EngineNotReadyError(
+                f"the engine was not ready after {timeout_seconds:g} s: {url} {answer}"
+            )
+        clock.sleep(min(POLL_SECONDS, left_seconds))
+
+
+def _poll(url: str, timeout_seconds: float) -> str | None:
+    """Return what was wrong with the answer, or None."""
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    try:
+        with opener.open(url, timeout=timeout_seconds) as response:
+            status = response.status
+    except urllib.error.HTTPError as error:
+        status = error.code
+        error.close()
+    except urllib.error.URLError as error:
+        return f"does not answer ({error.reason})"
+    except (OSError, http.client.HTTPException) as error:
+        return f"does not answer ({error})"
+    return None if 200 <= status < 300 else f"answers with status {status}"
+
+
+def signature_of(roots: Iterable[tuple[Path, PackRules]]) -> RootsSignature:
+    """Return the signature of what would be shipped of `roots`; absent ones count as empty."""
+    count, size_bytes, newest = 0, 0, 0
+    for root, rules in roots:
+        with suppress(NothingToPublishError):
+            for member in scan_tree(root, rules).members:
+                if not member.is_dir:
+                    count += 1
+                    size_bytes += member.stamp.size
+                    newest = max(newest, member.stamp.mtime_ns)
+    return RootsSignature(count, size_bytes, newest)
+
+
+def wait_until_settled(
+    roots: Iterable[tuple[Path, PackRules]],
+    *,
+    settle_seconds: float,
+    timeout_seconds: float,
+    clock: Clock = SYSTEM_CLOCK,
+) -> RootsSignature:
+    """Block until `roots` hold files and their signature stayed the same for `settle_seconds`.
+
+    Raises:
+        NothingToPublishError: there was still no file after `timeout_seconds`.
+        SourceChangedError: the files still changed then.
+    """
+    roots = list(roots)
+    deadline = clock.monotonic() + timeout_seconds
+    last, since = signature_of(roots), clock.monotonic()
+    while True:
+        now = clock.monotonic()
+        left_seconds = since + settle_seconds - now
+        if left_seconds <= 0 and last.file_count:
+            return last
+        if now >= deadline:
+            raise _unsettled(roots, last, settle_seconds, timeout_seconds)
+        clock.sleep(min(POLL_SECONDS, max(left_seconds, 0.0) or POLL_SECONDS, deadline - now))
+        found = signature_of(roots)
+        if found != last:
+            last, since = found, clock.monotonic()
+
+
+def _unsettled(
+    roots: Iterable[tuple[Path, PackRules]],
+    last: RootsSignature,
+    settle_seconds: float,
+    timeout_seconds: float,
+) -> NothingToPublishError | SourceChangedError:
+    listed = ", ".join(str(root) for root, _ in roots)
+    if not last.file_count:
+        return NothingToPublishError(f"no files in {listed} after {timeout_seconds:g} s")
+    return SourceChangedError(
+        f"{listed} did not stay as they were for {settle_seconds:g} s within {timeout_seconds:g} s",
+        hint="publish when the engine has finished compiling, or with a shorter --settle",
+    )

@@ -1,0 +1,1 @@
+"""Fetching side: discovery, order of sources, single flight, groups, receiving into roots."""

@@ -1,0 +1,129 @@
+"""An artifact on its way in: from all sources of it that deliver, to the roots it is for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+
+from mx_artifacts.artifacts.protocol import ArtifactSourceEndpoint, StagedArtifact
+from mx_artifacts.artifacts.target.root_receiver import RootReceiver, WantedBundle
+from mx_artifacts.core.identity import SourceType
+from mx_artifacts.errors import (
+    BundleError,
+    ConfigurationError,
+    InstallError,
+    MxArtifactsError,
+    RegistrationError,
+    TransferFailedError,
+    TransportUnavailableError,
+)
+from mx_artifacts.observability.events import EventSink
+from mx_artifacts.transfer.engine import TransferLimits, fetch_artifact
+from mx_artifacts.transfer.receiver import Receiver
+from mx_artifacts.transfer.source import SourceAddress
+from mx_artifacts.transfer.source_manager import FindSources, nobody
+from mx_artifacts.transport.base import Transport
+
+# Failures of this node: another source would meet them too.
+_OURS = (ConfigurationError, InstallError, RegistrationError, TransportUnavailableError)
+
+FindMore = Callable[[str], Iterable[SourceAddress]]
+"""Returns the sources that serve the artifact of that id by now."""
+WrapReceiver = Callable[[RootReceiver, ArtifactSourceEndpoint], Receiver]
+"""Returns what receives in a receiver's place, and passes on to it what it wants."""
+
+
+def no_more(artifact_id: str) -> Collection[SourceAddress]:
+    """Know no further source of an artifact."""
+    return ()
+
+
+def not_wrapped(receiver: RootReceiver, source: ArtifactSourceEndpoint) -> Receiver:
+    """Let it receive by itself."""
+    return receiver
+
+
+def address_of(source: ArtifactSourceEndpoint) -> SourceAddress:
+    """Return where a transfer finds a source."""
+    return SourceAddress(source.worker_grpc_endpoint, source.mx_source_id)
+
+
+@dataclass(frozen=True)
+class IncomingArtifact:
+    """What is wanted of an artifact of a cache kind (`name`), and how it travels."""
+
+    name: str
+    source_type: SourceType
+    wanted: Sequence[WantedBundle]
+    transport: Transport
+    limits: TransferLimits
+    events: EventSink
+
+    def from_sources(
+        self,
+        sources: Sequence[ArtifactSourceEndpoint],
+        find_more: FindSources = nobody,
+        wrap: WrapReceiver = not_wrapped,
+    ) -> StagedArtifact:
+        """Fetch one artifact from those of `sources`, which all serve it, that deliver.
+
+        Raises what `fetch_artifact` and `RootReceiver` raise.
+        """
+        receiver = RootReceiver(self.wanted, self.source_type)
+        by_address = {address_of(source): source for source in sources}
+        try:
+            received = fetch_artifact(
+                list(by_address),
+                sources[0].artifact_id,
+                self.transport,
+                wrap(receiver, sources[0]),
+                self.limits,
+                find_more=find_more,
+                events=self.events,
+            )
+        except MxArtifactsError as error:
+            # When it was the sources' fault, what verified stays for the next fetch.
+            receiver.close(keep=not isinstance(error, (*_OURS, BundleError)))
+            raise
+        except BaseException:
+            receiver.close()
+            raise
+        first = by_address[received.first]
+        return StagedArtifact(
+            receiver.stagings,
+            received.manifest,
+            replace(first, artifact_id=received.manifest.artifact_id()),
+            received.transferred_bytes,
+            received.delivered,
+            received.left_behind,
+        )
+
+    def from_any(
+        self,
+        candidates: Iterable[ArtifactSourceEndpoint],
+        find_more: FindMore = no_more,
+        wrap: WrapReceiver = not_wrapped,
+    ) -> StagedArtifact:
+        """Fetch the artifact of the first of `candidates`; if all who serve it fail, the next.
+
+        Raises:
+            TransferFailedError: all failed; it lists each source and its cause.
+        """
+        by_artifact: dict[str, list[ArtifactSourceEndpoint]] = {}
+        for source in candidates:
+            by_artifact.setdefault(source.artifact_id, []).append(source)
+        attempts: list[tuple[str, MxArtifactsError]] = []
+        for artifact_id, sources in by_artifact.items():
+            try:
+                return self.from_sources(sources, partial(find_more, artifact_id), wrap)
+            except _OURS:
+                raise
+            except TransferFailedError as error:
+                attempts += error.attempts
+            except MxArtifactsError as error:
+                attempts.append((sources[0].worker_grpc_endpoint, error))
+        listed = "; ".join(f"{endpoint}: {cause}" for endpoint, cause in attempts)
+        raise TransferFailedError(
+            f"no source delivered the {self.name} cache: {listed}", attempts=attempts
+        )

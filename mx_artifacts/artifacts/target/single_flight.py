@@ -1,0 +1,81 @@
+"""One transfer a node: who wants what another process is fetching into the same roots waits for it.
+
+This only saves transfers, so whoever cannot wait, or has waited long enough, goes on all the same;
+that no two install into one root at once is what the installer's own lock is for.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from hashlib import sha256
+from pathlib import Path
+
+from mx_artifacts.artifacts.bundle_root import make_bundle_root, sweep, turn_file
+from mx_artifacts.errors import InstallLockedError
+from mx_artifacts.filesystem.lock import locked
+from mx_artifacts.observability.events import Event, EventSink
+from mx_artifacts.runtime.clock import Clock
+
+UNSAID_SECONDS = 0.2
+"""Who holds a turn for less may only have swept the bundle root."""
+
+
+@contextmanager
+def turn_to_fetch(
+    bundle_root: Path,
+    artifact_id: str,
+    roots: Iterable[Path],
+    *,
+    timeout_seconds: float,
+    clock: Clock,
+    events: EventSink,
+) -> Iterator[None]:
+    """Run the block while no other process that uses `bundle_root` runs one for the same.
+
+    Waits for that for up to `timeout_seconds`. Blocks of one thread must not be nested. Events:
+    fetch.waiting (error: what it waits for), once, if it waits.
+    """
+    places = [os.path.realpath(root) for root in roots]
+    wanted = "\0".join((artifact_id, *places))
+    path = turn_file(bundle_root, sha256(os.fsencode(wanted)).hexdigest())
+    with ExitStack() as turn:
+        try:
+            make_bundle_root(bundle_root)
+            sweep(bundle_root)
+            unsaid_seconds = min(UNSAID_SECONDS, timeout_seconds)
+            if not _take(path, unsaid_seconds, clock, turn) and timeout_seconds > unsaid_seconds:
+                error = InstallLockedError(
+                    f"another process fetches artifact {artifact_id} into {', '.join(places)}"
+                )
+                events(Event("fetch.waiting", {"error": error}))
+                _take(path, timeout_seconds - unsaid_seconds, clock, turn)
+        except OSError:  # a file system without locks, or another user's file
+            _remove(path)
+        yield
+
+
+def _take(path: Path, timeout_seconds: float, clock: Clock, turn: ExitStack) -> bool:
+    """Hold the file `path`, and remove it at the end of `turn`; return whether that came about.
+
+    Raises OSError.
+    """
+    deadline_seconds = clock.monotonic() + timeout_seconds
+    while True:
+        left_seconds = max(0.0, deadline_seconds - clock.monotonic())
+        try:
+            turn.enter_context(locked([path], left_seconds, clock))
+        except InstallLockedError:
+            return False
+        except FileNotFoundError:  # who held it has removed it
+            if left_seconds <= 0:
+                return False
+        else:
+            turn.callback(_remove, path)
+            return True
+
+
+def _remove(path: Path) -> None:
+    with suppress(OSError):
+        path.unlink()

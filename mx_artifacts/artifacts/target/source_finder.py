@@ -1,0 +1,207 @@
+"""Finds sources to fetch from, and waits for them where there are none yet."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from mx_artifacts.artifacts.labels import ARTIFACT_LABEL
+from mx_artifacts.artifacts.protocol import ArtifactSourceEndpoint
+from mx_artifacts.artifacts.target.discover import (
+    OrderCandidates,
+    RootObjection,
+    candidate_sources,
+    no_objection,
+)
+from mx_artifacts.client.central import CentralClient
+from mx_artifacts.core.identity import SourceIdentity
+from mx_artifacts.core.sources import SourceQuery, SourceRef, SourceStatus, StoredWorker
+from mx_artifacts.errors import DiscoveryError, MetadataError, NoSourceError
+from mx_artifacts.install.quarantine import Quarantine
+from mx_artifacts.observability.events import Event, EventSink
+from mx_artifacts.runtime.clock import Clock
+from mx_artifacts.transfer.source import SourceAddress
+
+MAX_SOURCES_TRIED = 32
+"""Sources asked in one fetch; each has a time budget of its own."""
+_POLL_SECONDS = (0.25, 0.5, 1.0, 2.0)
+_SOME_POLL_SECONDS = 1.0
+"""Above the time in which a publisher of several kinds announces one after the other."""
+
+
+@dataclass(frozen=True)
+class SourceWanted:
+    """Which of the compatible sources will do, and how long to wait for one [seconds].
+
+    `accelerator` is the family of the device that the cache is for ("cuda"); empty: unknown.
+    `allow_other_root` takes sources too whose cache root differs where it must not.
+    """
+
+    worker_rank: int | None = None
+    node_rank: int | None = None
+    artifact_id: str = ""
+    accelerator: str = ""
+    wait_seconds: float = 0.0
+    allow_other_root: bool = False
+
+
+ANY_SOURCE = SourceWanted()
+
+
+SeenSources = dict[tuple[str, str, str], SourceAddress | None]
+"""By source id, worker id and artifact label: where it serves the artifact, or None."""
+
+
+def _address(stored: StoredWorker | None, artifact_id: str) -> SourceAddress | None:
+    if stored is None or stored.record.artifact is None:
+        return None
+    if stored.record.artifact.artifact_id != artifact_id:
+        return None
+    return SourceAddress(stored.record.worker_grpc_endpoint, stored.mx_source_id)
+
+
+@dataclass(frozen=True)
+class SourceFinder:
+    """Asks the central server for sources. `state_directory` is where this node's quarantine is."""
+
+    client: CentralClient
+    order: OrderCandidates
+    state_directory: Path
+    clock: Clock
+    events: EventSink
+
+    def find(
+        self,
+        identity: SourceIdentity,
+        wanted: SourceWanted = ANY_SOURCE,
+        root_objection: RootObjection = no_objection,
+    ) -> list[ArtifactSourceEndpoint]:
+        """Return the compatible sources in the order in which they would be tried.
+
+        Raises:
+            NoSourceError, IncompatibleSourceError: none, after `wanted.wait_seconds`.
+            MetadataError: the central server does not answer, likewise.
+        """
+        deadline = self.clock.monotonic() + wanted.wait_seconds
+        attempt = 0
+        while True:
+            try:
+                return self._candidates(identity, wanted, root_objection)
+            except (DiscoveryError, MetadataError) as error:
+                left = deadline - self.clock.monotonic()
+                if left <= 0:
+                    raise
+                self.events(Event("discover.waiting", {"seconds_left": left, "error": error}))
+                pause = _POLL_SECONDS[min(attempt, len(_POLL_SECONDS) - 1)]
+                self.clock.sleep(min(pause, left))
+                attempt += 1
+
+    def find_others(
+        self, identity: SourceIdentity, artifact_id: str, seen: SeenSources
+    ) -> list[SourceAddress]:
+        """Return who serves this artifact by now, those that are still receiving it too.
+
+        It looks at some: half of them those that come first in the order of candidates, the others
+        at random, so that the first ones hide nobody when they are of no use. A record is read
+        once: `seen` keeps what it said from one call to the next, for one artifact.
+
+        Raises:
+            MetadataError: the central server does not answer.
+        """
+        refs = [
+            ref
+            for status in (SourceStatus.READY, SourceStatus.INITIALIZING)
+            for ref in self.client.list_sources(SourceQuery(status=status), identity)
+            if ref.topology.get(ARTIFACT_LABEL, artifact_id) == artifact_id
+        ]
+        found = []
+        for ref in self._some(refs):
+            key = ref.mx_source_id, ref.worker_id, ref.topology.get(ARTIFACT_LABEL, "")
+            if key not in seen:
+                stored = self.client.get_metadata(ref.mx_source_id, ref.worker_id)
+                seen[key] = _address(stored, artifact_id)
+            found.append(seen[key])
+        return [address for address in found if address is not None]
+
+    def _some(self, refs: Sequence[SourceRef]) -> list[SourceRef]:
+        ordered = list(self.order(refs))
+        first, rest = ordered[: MAX_SOURCES_TRIED // 2], ordered[MAX_SOURCES_TRIED // 2 :]
+        return first + random.sample(rest, min(len(rest), MAX_SOURCES_TRIED - len(first)))
+
+    def wait_for_some(self, identities: Sequence[SourceIdentity], wait_seconds: float) -> None:
+        """Return when sources serve some of `identities` and another look finds no more of them.
+
+        For a caller that does not know which kinds will be served, and so cannot wait for each.
+        Returns also when `wait_seconds` are over; never raises for what is not there.
+        """
+        deadline = self.clock.monotonic() + wait_seconds
+        found: set[SourceIdentity] = set()
+        while True:
+            new = {each for each in identities if each not in found and self._has_source(each)}
+            left = deadline - self.clock.monotonic()
+            if left <= 0 or (found and not new) or len(found | new) == len(identities):
+                return
+            found |= new
+            if not found:
+                nobody = NoSourceError("no source serves any of the kinds yet")
+                self.events(Event("discover.waiting", {"seconds_left": left, "error": nobody}))
+            self.clock.sleep(min(_SOME_POLL_SECONDS, left))
+
+    def newest_besides(
+        self,
+        known_ids: Collection[str],
+        identity: SourceIdentity,
+        wanted: SourceWanted = ANY_SOURCE,
+        root_objection: RootObjection = no_objection,
+    ) -> ArtifactSourceEndpoint | None:
+        """Return the compatible source heard of last whose artifact is none of `known_ids`.
+
+        None where there is no such source; where none has something new, one call tells so for
+        sources that label their artifact.
+
+        Raises:
+            IncompatibleSourceError: there is something new, but none of it fits.
+            MetadataError: the central server does not answer.
+        """
+
+        def latest_first(refs: Sequence[SourceRef]) -> list[SourceRef]:
+            new = (ref for ref in refs if ref.topology.get(ARTIFACT_LABEL) not in known_ids)
+            return sorted(new, key=lambda ref: ref.updated_at_ms, reverse=True)
+
+        query = SourceQuery(status=SourceStatus.READY, worker_rank=wanted.worker_rank)
+        if not latest_first(self.client.list_sources(query, identity)):
+            return None
+        try:
+            found = self._candidates(identity, wanted, root_objection, latest_first)
+        except NoSourceError:  # it went away meanwhile
+            return None
+        return next((source for source in found if source.artifact_id not in known_ids), None)
+
+    def _has_source(self, identity: SourceIdentity) -> bool:
+        try:
+            return bool(self._candidates(identity, ANY_SOURCE))
+        except (DiscoveryError, MetadataError):
+            return False
+
+    def _candidates(
+        self,
+        identity: SourceIdentity,
+        wanted: SourceWanted,
+        root_objection: RootObjection = no_objection,
+        order: OrderCandidates | None = None,
+    ) -> list[ArtifactSourceEndpoint]:
+        found = candidate_sources(
+            self.client,
+            identity,
+            worker_rank=wanted.worker_rank,
+            node_rank=wanted.node_rank,
+            artifact_id=wanted.artifact_id,
+            accelerator=wanted.accelerator,
+            order=order or self.order,
+            root_objection=root_objection,
+            # Read anew, so that a waiting fetch learns of one.
+            refused=Quarantine(self.state_directory).refusals(),
+        )
+        return [source for source, _ in zip(found, range(MAX_SOURCES_TRIED), strict=False)]

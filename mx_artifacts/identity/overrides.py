@@ -1,0 +1,80 @@
+"""Identity values as the user states them: which names and values make sense, in which form."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from mx_artifacts import parsing
+from mx_artifacts.core.identity import KIND_PARAMETER
+from mx_artifacts.errors import ConfigurationError
+from mx_artifacts.identity.probes import NAME_OF_FRAMEWORK
+from mx_artifacts.kinds.base import ABSENT, SIZES
+
+_UINT32_MAX = 2**32 - 1
+_NOT_FOR_USERS = {
+    "model_name": "state the model itself",
+    "mx_source_type": "the cache kind decides it",
+    "extra_parameters": "state each extra parameter by its own name",
+    KIND_PARAMETER: "the cache kind decides it",
+}
+
+
+def read_overrides(overrides: Mapping[str, str]) -> dict[str, str]:
+    """Return the stated values by lower-case name, in the form in which equal things are equal.
+
+    Raises:
+        ConfigurationError: a name or value that makes no sense, or a name that is stated twice.
+    """
+    stated: dict[str, str] = {}
+    for key, value in overrides.items():
+        name = parsing.parse_or_refuse(parsing.parse_utf8, key.strip().lower(), "identity value")
+        if name in _NOT_FOR_USERS or not name:
+            raise ConfigurationError(
+                f"{key!r} cannot be stated as an identity value", hint=_NOT_FOR_USERS.get(name)
+            )
+        if name in stated:
+            raise ConfigurationError(
+                f"identity value {name} is stated twice",
+                hint=f"state {name} once; case does not matter in its name",
+            )
+        stated[name] = _read_value(name, value.strip())
+    return stated
+
+
+def _read_value(name: str, value: str) -> str:
+    """Check a stated value; return it in the form in which equal things are equal."""
+    value = parsing.parse_or_refuse(parsing.parse_utf8, value, f"identity value {name}")
+    if not value or value.lower() == "unknown":
+        raise ConfigurationError(
+            f"identity value {name} is {value!r}, but unknown must not match unknown",
+            hint=f"state what it is, {ABSENT!r} if it is not there, or leave {name} out",
+        )
+    if name in SIZES and not (re.fullmatch(r"[0-9]{1,10}", value) and int(value) <= _UINT32_MAX):
+        raise ConfigurationError(
+            f"identity value {name} is {value!r}, but should be a whole number",
+            hint=f"state how many ranks there are: --identity {name}=1",
+        )
+    if name == "backend_framework":
+        known = NAME_OF_FRAMEWORK.values()
+        value = value.lower().replace("-", "_")
+        if value not in known:
+            raise ConfigurationError(
+                f"identity value {name} is {value!r}, but should be one of {', '.join(known)}",
+                hint=f"state one of them; {ABSENT}: no engine",
+            )
+    if name == "gpu_arch":
+        # As compilers write it (sm_90), and as it is compared (sm90). A letter stays: sm90a has
+        # instructions that sm90 has not.
+        value = re.sub(r"^sm_(?=\d)", "sm", value.lower())
+    return value
+
+
+def field_value(name: str, value: str) -> Any:
+    """Return the value as SourceIdentity has it."""
+    if name in SIZES:
+        return int(value)
+    if name == "backend_framework":
+        return next(f for f, text in NAME_OF_FRAMEWORK.items() if text == value)
+    return value

@@ -1,0 +1,107 @@
+"""What becomes of the entries that stood in a root before: told, never changed."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from itertools import compress
+from pathlib import Path
+
+from mx_artifacts.install.base import RootInstall
+from mx_artifacts.install.receipts.lookup import FoundReceipt
+from mx_artifacts.install.receipts.receipt import InstalledEntry
+from mx_artifacts.install.staging.staging import StagedTree
+from mx_artifacts.install.state.contents import entry_state
+from mx_artifacts.install.state.file_status import have_status
+from mx_artifacts.runtime.clock import SYSTEM_CLOCK
+
+LOOK_AGAIN_SECONDS = 1.0
+"""What was seen to be unchanged within this is not looked at again before it is told: with ten
+thousand files that is an eighth of a fetch which brings little."""
+
+
+@dataclass
+class KeptEntries:
+    """The kept entries of a root, told apart; see `RootReport`. The rest is other, but fit."""
+
+    same: list[str] = field(default_factory=list)
+    unusable: dict[str, str] = field(default_factory=dict)
+    unverified: dict[str, str] = field(default_factory=dict)
+
+
+def judge_kept(
+    install: RootInstall, root: Path, staged: StagedTree, kept: Iterable[str]
+) -> KeptEntries:
+    """Judge the entries `kept` of `root`, a path without links, beside what was staged for it.
+
+    One that is what was staged needs no further judgement: the fix-ups have judged that. Nor does
+    one that is as an earlier install put it there, unless age tells what is current in it.
+    """
+    told = KeptEntries()
+    fetched = {entry.entry: entry for entry in staged.entries}
+    unchanged = _still_unchanged(install, root, staged)
+    for entry in kept:
+        if entry in unchanged:
+            fault = install.judge(root, entry, None).fault if install.keep_mtimes else ""
+            if fault:
+                told.unusable[entry] = fault
+            else:
+                told.same.append(entry)
+            continue
+        ours = fetched.get(entry)
+        if ours is not None and _is_same(root, ours, with_mtimes=install.keep_mtimes):
+            told.same.append(entry)
+            if entry in staged.unverified:
+                told.unverified[entry] = staged.unverified[entry]
+            continue
+        verdict = install.judge(root, entry, staged.directory if ours is not None else None)
+        if verdict.fault:
+            told.unusable[entry] = verdict.fault
+        elif verdict.doubt:
+            told.unverified[entry] = verdict.doubt
+    return told
+
+
+def doubt_changed(
+    told: KeptEntries, root: Path, kept: Iterable[str], find: Callable[[], Sequence[FoundReceipt]]
+) -> None:
+    """Doubt those of `kept`, with no verdict in `told`, that are not as they were installed.
+
+    `find` returns the receipts, newest first; it is asked only where they matter. Whoever changed
+    an entry may have made it better or spoilt it: sizes and checksums cannot tell.
+    """
+    rest = {*kept} - {*told.same, *told.unusable, *told.unverified}
+    if not rest:
+        return
+    installed: dict[str, tuple[InstalledEntry, str]] = {}
+    for each in find():
+        for part in each.receipt.roots:
+            if part.root == str(root):
+                for entry in part.installed:
+                    installed.setdefault(entry.entry, (entry, each.path.name))
+    for name in sorted(rest & installed.keys()):
+        entry, receipt = installed[name]
+        if not _is_same(root, entry, with_mtimes=False):
+            told.unverified[name] = (
+                f"not verified: it was changed since it was installed (receipt {receipt})"
+            )
+
+
+def _still_unchanged(install: RootInstall, root: Path, staged: StagedTree) -> set[str]:
+    """Return the names of entries that are as they were when nothing needed to be fetched."""
+    if SYSTEM_CLOCK.monotonic() - staged.looked_at < LOOK_AGAIN_SECONDS:
+        return {entry.entry for entry in staged.unchanged}
+    stand = have_status(os.fspath(root), staged.unchanged, install.touched_on_hit)
+    return {entry.entry for entry in compress(staged.unchanged, stand)}
+
+
+def _is_same(root: Path, entry: InstalledEntry, *, with_mtimes: bool) -> bool:
+    try:
+        if with_mtimes and any(
+            os.lstat(root / file.path).st_mtime_ns != file.mtime_ns for file in entry.files
+        ):
+            return False
+        return entry_state(root, entry).state == "intact"
+    except OSError:
+        return False  # the judge meets the same obstacle, and says so

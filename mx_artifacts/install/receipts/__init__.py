@@ -1,0 +1,1 @@
+"""Receipts: what was installed, from whom and when; written, found again, cached."""

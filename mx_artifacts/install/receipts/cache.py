@@ -1,0 +1,47 @@
+"""Receipts that this process read or wrote lately, so that following a source does not parse them
+again and again: one of ten thousand files takes 0.1 s."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+from mx_artifacts.bulk.status import Stamp
+from mx_artifacts.install.receipts.receipt import Receipt, load_receipt
+
+MAX_FILES = 50_000
+"""Of all receipts that are kept: some 20 MB."""
+
+_lock = threading.Lock()
+_recent: dict[Path, tuple[Stamp, Receipt]] = {}  # the latest used comes last
+
+
+def cached_receipt(path: Path) -> Receipt:
+    """Return the receipt at `path`, as it stands there now.
+
+    Raises:
+        FileNotFoundError: there is none.
+        InstallError: as `load_receipt`.
+    """
+    stamp = Stamp.of(path.stat())
+    with _lock:
+        known = _recent.get(path)
+    receipt = known[1] if known is not None and known[0] == stamp else load_receipt(path)
+    _keep(path, stamp, receipt)
+    return receipt
+
+
+def remember(path: Path, receipt: Receipt) -> None:
+    """Take what was just written to `path`, under the root's lock. Raises OSError."""
+    _keep(path, Stamp.of(path.stat()), receipt)
+
+
+def _keep(path: Path, stamp: Stamp, receipt: Receipt) -> None:
+    with _lock:
+        _recent.pop(path, None)
+        _recent[path] = stamp, receipt
+        left = MAX_FILES
+        for each, (_, kept) in reversed(list(_recent.items())):
+            left -= sum(len(entry.files) for root in kept.roots for entry in root.installed)
+            if left < 0:
+                del _recent[each]

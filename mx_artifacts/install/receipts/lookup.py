@@ -1,0 +1,83 @@
+"""Find the receipts of a root, and tell which of them an entry belongs to now."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from mx_artifacts.errors import InstallError
+from mx_artifacts.install.receipts.cache import cached_receipt
+from mx_artifacts.install.receipts.receipt import Receipt, RootReceipt
+from mx_artifacts.install.workspace.workspace import receipt_directories
+
+logger = logging.getLogger(__name__)
+
+UNINSTALLED = ".uninstalled"
+"""Added to the name of a receipt of which nothing stands any more; kept to tell what was here."""
+
+
+@dataclass(frozen=True)
+class FoundReceipt:
+    """A receipt and where it is."""
+
+    path: Path
+    receipt: Receipt
+
+
+def find_receipts(root: Path) -> list[FoundReceipt]:
+    """Return the receipts of artifacts whose first root is `root`, newest first.
+
+    Changes nothing. A damaged receipt is passed over with a warning in the log.
+    """
+    return _newest_first(
+        path for directory in receipt_directories(root) for path in directory.glob("*.json")
+    )
+
+
+def receipts_beside(receipt_path: Path, *, uninstalled: bool = False) -> list[FoundReceipt]:
+    """Return the receipts in the directory of one, newest first; those undone too if asked for."""
+    directory = receipt_path.parent
+    paths = [*directory.glob("*.json")]
+    if uninstalled:
+        paths += directory.glob(f"*.json{UNINSTALLED}")
+    return _newest_first(paths)
+
+
+def receipts_of_root(found: Iterable[FoundReceipt], root: Path) -> list[RootReceipt]:
+    """Return what each of `found` says of `root`, a path without links, in their order."""
+    parts = (part for each in found for part in each.receipt.roots)
+    return [part for part in parts if part.root == str(root)]
+
+
+def newer_than(found: Sequence[FoundReceipt], receipt_path: Path) -> Sequence[FoundReceipt]:
+    """Return those of `found` (newest first) that came after the one at `receipt_path`."""
+    paths = [each.path for each in found]
+    return found[: paths.index(receipt_path)] if receipt_path in paths else ()
+
+
+def claims(found: Iterable[FoundReceipt], root: str) -> dict[str, Path]:
+    """Map each entry that one of `found` (newest first) installed into `root` to its receipt."""
+    owners: dict[str, Path] = {}
+    for each in found:
+        for part in each.receipt.roots:
+            if part.root == root:
+                for entry in part.installed:
+                    owners.setdefault(entry.entry, each.path)
+    return owners
+
+
+def _newest_first(paths: Iterable[Path]) -> list[FoundReceipt]:
+    found = []
+    for path in paths:
+        try:
+            receipt = cached_receipt(path)
+            # Names tell seconds only; an install may follow another at once.
+            found.append((receipt.installed_at, path.stat().st_mtime_ns, path, receipt))
+        except InstallError as error:
+            logger.warning("%s", error)
+        except FileNotFoundError:
+            continue  # undone meanwhile
+    found.sort(key=lambda each: each[:3], reverse=True)
+    return [FoundReceipt(path, receipt) for _, _, path, receipt in found]

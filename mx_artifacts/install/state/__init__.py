@@ -1,0 +1,1 @@
+"""What a root contains now, compared with receipts and with what would be fetched."""

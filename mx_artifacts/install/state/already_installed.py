@@ -1,0 +1,110 @@
+"""Whether an artifact is installed already, told from its receipt and the files' status alone."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+from mx_artifacts.errors import ConfigurationError, UnsafePathError
+from mx_artifacts.filesystem.files import has_all
+from mx_artifacts.install.base import InstallReport, RootReport
+from mx_artifacts.install.receipts.lookup import FoundReceipt, find_receipts, receipts_of_root
+from mx_artifacts.install.receipts.receipt import InstalledEntry, Receipt, RootReceipt
+from mx_artifacts.install.state.boot import stand_as_installed
+from mx_artifacts.install.workspace.workspace import JOURNAL_NAME, receipt_directories
+from mx_artifacts.kinds.existing_entries import StandingJudge, no_judgement
+from mx_artifacts.kinds.registry import get_kind
+
+
+def find_installed(
+    roots: Mapping[str, Path],
+    artifact_id: str,
+    judge: StandingJudge = no_judgement,
+    *,
+    with_mtimes: bool = False,
+) -> InstallReport | None:
+    """Return what installing `artifact_id` again would report if that would change nothing.
+
+    `roots` maps names to directories, the primary root first. By the artifact's newest receipt,
+    each file that was installed must be there with its size and mtime (unless that is one which a
+    hit moves), and with its CRC32C where it may have been lost with the machine; each entry that
+    was kept must be there, and nothing may have been dropped, for that may have another end this
+    time. Takes no lock. `judge` looks at kept entries of which the receipt says that they are not
+    fit for use, whether that is still so; `with_mtimes` at all of them, since what is current by
+    modification times ages with what lies around it. None also when an install is under way or
+    died. A kept entry that an earlier receipt installed must be as that says, too.
+    """
+    primary = next(iter(roots.values()))
+    found = find_receipts(primary)
+    newest = next((e for e in found if e.receipt.artifact.artifact_id == artifact_id), None)
+    if newest is None or not _is_as_installed(newest.receipt, roots, found):
+        return None
+    roots_now = (_unchanged(root, judge, with_mtimes) for root in newest.receipt.roots)
+    return InstallReport(newest.path, tuple(roots_now))
+
+
+def _is_as_installed(
+    receipt: Receipt, roots: Mapping[str, Path], found: Sequence[FoundReceipt]
+) -> bool:
+    touched = _touched_on_hit(receipt.artifact.kind)
+    try:
+        return all(
+            root.name in roots
+            and root.root == os.path.realpath(roots[root.name])
+            and not root.dropped
+            and not _is_being_changed(Path(root.root))
+            and has_all(Path(root.root), _entries(root))
+            and all(
+                all(stand_as_installed(receipt, entries, touched))
+                for receipt, entries in _installed(root, found)
+            )
+            for root in receipt.roots
+        )
+    except (OSError, UnsafePathError):
+        return False
+
+
+def _is_being_changed(root: Path) -> bool:
+    return any((each.parent / JOURNAL_NAME).exists() for each in receipt_directories(root))
+
+
+def _touched_on_hit(kind: str) -> tuple[str, ...]:
+    try:
+        return get_kind(kind).signs.touched_on_hit
+    except ConfigurationError:  # a caller's own, which is not registered
+        return ()
+
+
+def _installed(
+    root: RootReceipt, found: Sequence[FoundReceipt]
+) -> Iterator[tuple[RootReceipt, Sequence[InstalledEntry]]]:
+    """Yield the entries that were installed, and of kept ones those that an earlier install put
+    there, with the receipt that speaks of them."""
+    yield root, root.installed
+    left = set(root.kept)
+    for part in receipts_of_root(found, Path(root.root)) if left else ():
+        yield part, [entry for entry in part.installed if entry.entry in left]
+        left.difference_update(entry.entry for entry in part.installed)
+
+
+def _entries(root: RootReceipt) -> tuple[str, ...]:
+    return (*(entry.entry for entry in root.installed), *root.kept)
+
+
+def _unchanged(root: RootReceipt, judge: StandingJudge, with_mtimes: bool) -> RootReport:
+    place, kept = Path(root.root), tuple(sorted(_entries(root)))
+    verdicts = {e: judge(place, e, None) for e in (kept if with_mtimes else root.unusable)}
+    unusable = {entry: verdict.fault for entry, verdict in verdicts.items() if verdict.fault}
+    return RootReport(
+        root.name,
+        place,
+        installed=(),
+        kept=kept,
+        dropped={},
+        files=0,
+        bytes=0,
+        unverified={entry: verdict.doubt for entry, verdict in verdicts.items() if verdict.doubt},
+        same=tuple(entry.entry for entry in root.installed if entry.entry not in unusable),
+        unusable=unusable,
+    )

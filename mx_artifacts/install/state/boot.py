@@ -1,0 +1,91 @@
+"""Whether what was written and not waited for can still be lost, or was lost with its machine.
+
+What a process wrote outlives that process, and is lost only when the machine stops (a power cut,
+a panic) before its kernel has brought it to the disk. A receipt that says in which life of the
+machine files were written is therefore believed by their status for as long as that lasts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
+from pathlib import Path
+
+from mx_artifacts.install.receipts.receipt import InstalledEntry, InstalledFile, RootReceipt
+from mx_artifacts.install.state.contents import entry_state
+from mx_artifacts.install.state.file_status import have_status
+
+_BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+_FAULT = "it was not on the disk when this machine, or the one that installed it, stopped"
+
+
+@cache
+def boot_id() -> str:
+    """Return what names the machine's life since it was started; "" where it cannot be known."""
+    try:
+        return _BOOT_ID.read_text().strip()
+    except OSError:
+        return ""
+
+
+def stand_as_installed(
+    receipt: RootReceipt,
+    entries: Sequence[InstalledEntry],
+    touched: tuple[str, ...],
+    *,
+    in_background: bool = False,
+) -> list[bool]:
+    """Tell which entries are in their root as `receipt` says; the rest as `have_status` has it.
+
+    Told from file status; where the files may have been lost, their CRC32C must be right, too.
+    """
+    stand = have_status(receipt.root, entries, touched, in_background=in_background)
+    if not _may_be_lost(receipt):
+        return stand
+    root = Path(receipt.root)
+    return [good and _is_intact(root, entry) for good, entry in zip(stand, entries, strict=True)]
+
+
+def _is_intact(root: Path, entry: InstalledEntry) -> bool:
+    try:
+        return entry_state(root, entry).state == "intact"
+    except OSError:
+        return False  # it cannot be read
+
+
+def lost_entries(
+    root: Path, entries: Iterable[str], receipts: Iterable[RootReceipt]
+) -> Mapping[str, str]:
+    """Return which of `entries` lost their content with a machine that stopped, and say so.
+
+    `receipts` are those of `root`, newest first. An entry with a file that somebody has written to
+    since is not among them, for it may be in use: such a file has another modification time.
+    """
+    wanted = set(entries)
+    lost: dict[str, str] = {}
+    for receipt in receipts:
+        for entry in receipt.installed:
+            if entry.entry in wanted:
+                wanted.discard(entry.entry)  # older receipts do not speak of what stands there
+                if _may_be_lost(receipt) and _is_lost(root, entry):
+                    lost[entry.entry] = _FAULT
+    return lost
+
+
+def _may_be_lost(receipt: RootReceipt) -> bool:
+    return bool(receipt.boot_id) and receipt.boot_id != boot_id()
+
+
+def _is_lost(root: Path, entry: InstalledEntry) -> bool:
+    try:
+        state = entry_state(root, entry)
+        files = {file.path: file for file in entry.files}
+        untouched = (_is_untouched(root, files[path]) for path in state.changed)
+        return state.state != "intact" and all(untouched)
+    except OSError:
+        return False  # the judge meets the same obstacle, and says so
+
+
+def _is_untouched(root: Path, file: InstalledFile) -> bool:
+    found = (root / file.path).lstat()
+    return found.st_mtime_ns == file.mtime_ns or not found.st_size

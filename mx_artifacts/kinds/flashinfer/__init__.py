@@ -1,0 +1,1 @@
+"""FlashInfer's cache: modules built by ninja, CuTe DSL modules, autotune files."""

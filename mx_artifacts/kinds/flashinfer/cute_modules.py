@@ -1,0 +1,72 @@
+"""FlashInfer's CuTe kernels: `<module>_<arch>_cute_dsl/{<kernel>.o, …, meta.json}`.
+
+meta.json says of all kernels beside it what compiled them, from which sources: FlashInfer takes a
+kernel if that is what it would compile, and else removes the directory. Each file appears by
+rename, a kernel before the meta.json that commits it. So kernels of two nodes may stand together
+where their meta.json is the same, and never otherwise.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+from mx_artifacts.bundle.entry import EntryView
+from mx_artifacts.kinds.base import FixupReport
+from mx_artifacts.kinds.entry_checks import empty_fault, names_in
+
+_SUFFIX = "_cute_dsl"
+_META = "meta.json"
+
+
+def is_cute_module(name: str) -> bool:
+    """Tell from its name whether a directory of cached_ops/ holds CuTe kernels."""
+    return name.endswith(_SUFFIX)
+
+
+def cute_module_fault(entry: EntryView) -> str | None:
+    """Refuse a directory that is not committed. Its lock does not matter: nothing is in place."""
+    names = names_in(entry, entry.path)
+    if _META not in names:
+        return f"it has no {_META}, so its compiler has not committed it"
+    objects = [f"{entry.path}/{name}" for name in names if name.endswith(".o")]
+    if not objects:
+        return "it has no compiled kernel"
+    return empty_fault(entry, objects)
+
+
+def match_cute_modules(staged: Path, root: Path) -> FixupReport:
+    """Leave out each module that stands in `root` already with another meta.json.
+
+    Its kernels can add up with those only that are of the same compiler and sources.
+    """
+    dropped: dict[str, str] = {}
+    for meta in sorted(staged.glob(f"*/*/cached_ops/*{_SUFFIX}/{_META}")):
+        module = meta.parent.relative_to(staged).as_posix()
+        reason = _difference(meta, root / module)
+        if reason:
+            shutil.rmtree(meta.parent)
+            dropped[module] = f"{root / module} {reason}; remove it, and install again"
+    return FixupReport(dropped=dropped)
+
+
+def _difference(meta: Path, there: Path) -> str:
+    """Say how the module `there` differs from that of `meta`, or "" if it does not."""
+    if not there.is_dir():
+        return ""
+    ours, theirs = _read(meta), _read(there / _META)
+    if not theirs:
+        return (
+            f"has no {_META}, so nobody knows what its kernels are" if any(there.iterdir()) else ""
+        )
+    names = [name for name in sorted({*ours, *theirs}) if ours.get(name) != theirs.get(name)]
+    return f"was compiled with another {', '.join(names)}" if names else ""
+
+
+def _read(meta: Path) -> dict[str, object]:
+    try:
+        content = json.loads(meta.read_bytes())
+    except (OSError, ValueError):
+        return {}
+    return content if isinstance(content, dict) else {}

@@ -1,0 +1,173 @@
+"""torch.compile's cache: TorchInductor's own directory, or vLLM's torch_compile_cache around it.
+
+Whoever sets VLLM_CACHE_ROOT runs vLLM, and vLLM keeps its compile cache below it; it sets
+TORCHINDUCTOR_CACHE_DIR itself, in its own process, to a directory below that root. So
+VLLM_CACHE_ROOT wins over TORCHINDUCTOR_CACHE_DIR, also where we run inside the engine. Where vLLM
+is installed, its default for VLLM_CACHE_ROOT wins over Inductor's own default, and over a
+TORCHINDUCTOR_CACHE_DIR that lies below it.
+
+Loading executes code: pickles, Python wrappers, shared libraries.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+from mx_artifacts.bundle.entry import EntryView
+from mx_artifacts.bundle.rules import PackRules
+from mx_artifacts.core.identity import SourceType
+from mx_artifacts.kinds.base import NEVER_PACKED, CacheKind, EntryVerdict, RootRule
+from mx_artifacts.kinds.inductor.checks import fault_of
+from mx_artifacts.kinds.inductor.vllm_hash_directories import hash_directory_of, rank_sets
+from mx_artifacts.kinds.inductor.vllm_indexes import (
+    lacking_index,
+    path_elsewhere,
+    relocate_vllm_indexes,
+)
+from mx_artifacts.kinds.root_rules import (
+    VLLM_CACHE_ROOT,
+    Location,
+    below_temporary,
+    below_user_cache,
+    first_of,
+    from_variable,
+    user_name,
+)
+from mx_artifacts.kinds.triton.group_files import is_key_directory, relocate_triton_groups
+from mx_artifacts.kinds.triton.key_directories import standing_groups
+from mx_artifacts.kinds.usage_markers import UsageMarkers
+from mx_artifacts.node.environment import Environment
+from mx_artifacts.node.installed import is_installed
+
+
+def _default_directory(env: Environment) -> Sequence[str]:
+    # As torch/_inductor/runtime/cache_dir_utils.py: getpass's variables, then the passwd entry,
+    # then the user id, which is what a container under a random user id gets.
+    name = user_name(env, ("LOGNAME", "USER", "LNAME", "USERNAME")) or f"uid_{os.getuid()}"
+    return ("torchinductor_" + re.sub(r'[\\/:*?"<>|]', "_", name),)
+
+
+def _of_installed_vllm(env: Environment) -> Location | None:
+    if not is_installed("vllm"):
+        return None
+    found = below_user_cache("vllm", "torch_compile_cache")(env)
+    stated = env.get("TORCHINDUCTOR_CACHE_DIR")
+    if found is None or (stated and not Path(stated).is_relative_to(found[0])):
+        return None
+    return found[0], f"{found[1]}, as vLLM is installed"
+
+
+def entry_of(path: str) -> str:
+    """Map a path to what is committed as one.
+
+    vLLM's hash directories go whole or not at all: its loader fails, and the engine does not
+    start, where one of the files that the directory names is missing. A Triton key directory is
+    one entry wherever it lies. All other files of Inductor stand for themselves.
+    """
+    hash_directory = hash_directory_of(path)
+    if hash_directory is not None:
+        return hash_directory
+    parts = path.split("/")
+    for position, part in enumerate(parts[:-1]):
+        if is_key_directory(part):
+            return "/".join(parts[: position + 1])
+    return path
+
+
+def standing(entry: EntryView, root: Path, fetched: Path | None) -> EntryVerdict:
+    """Look where an entry's Triton groups, and the indexes of a tree of vLLM's, point."""
+    verdict = standing_groups(entry, root, fetched)
+    if verdict == EntryVerdict() and hash_directory_of(entry.path) == entry.path:
+        lacking = lacking_index(entry, fetched)
+        if lacking:
+            return EntryVerdict(f"it has no {lacking}, without which vLLM compiles again")
+        path = path_elsewhere(entry, root)
+        if path:
+            return EntryVerdict(
+                doubt=f"not verified: its index names {path}, which vLLM before 0.33 reads"
+            )
+    return verdict
+
+
+KIND = CacheKind(
+    name="inductor",
+    source_type=SourceType.TORCH_COMPILE_CACHE,
+    title="torch.compile (TorchInductor, with vLLM's torch_compile_cache)",
+    roots=(
+        RootRule(
+            "",
+            first_of(
+                from_variable(VLLM_CACHE_ROOT, "torch_compile_cache"),
+                _of_installed_vllm,
+                from_variable("TORCHINDUCTOR_CACHE_DIR"),
+                below_temporary(_default_directory),
+            ),
+        ),
+    ),
+    pack=PackRules(
+        exclude=(
+            *NEVER_PACKED,
+            # 150 MB a file, tied to this very g++; lies in the default root only.
+            "precompiled_headers",
+            # Of vLLM: measured on this host, and an empty directory.
+            "gpu_p2p_access_cache_for_*.json",
+            "dummy_cache",
+        ),
+        entry_of=entry_of,
+        fault_of=fault_of,
+    ),
+    identity_fields=(
+        "backend_framework",
+        "backend_framework_version",
+        "torch_version",
+        "cuda_version",
+        "triton_version",
+        "gpu_arch",
+    ),
+    engine_fields=(
+        "tensor_parallel_size",
+        "pipeline_parallel_size",
+        "expert_parallel_size",
+        "dtype",
+        "quantization",
+        "revision",
+        "compile_config_digest",
+    ),
+    extra_parameters=("triton_key",),
+    # Kernels for the CPU are built with -march=native, and neither Inductor's key nor the
+    # library's name tells the CPU: another one gives wrong results or crashes. The same holds on
+    # one machine for ATEN_CPU_CAPABILITY (docs/cache-facts.md, 2, g1 and h3). Inductor's key
+    # has the GPU's name beside its architecture, and for the CPU the number of threads and the
+    # whole command line of the compiler.
+    strict_parameters=(
+        "machine",
+        "python_abi",
+        "libc",
+        "cpu_model",
+        "cpu_flags",
+        "aten_cpu_capability",
+        "gpu_name",
+        "gpu_sm_count",
+        "cpp_threads",
+        "cpp_torch_path",
+        "cpp_python_include",
+        "cpp_compiler",
+    ),
+    # Inductor works without an engine, without Triton and, with a CPU build of torch, without GPU.
+    may_be_absent=frozenset(
+        {
+            *("backend_framework_version", "triton_version", "triton_key"),
+            *("gpu_arch", "gpu_name", "gpu_sm_count"),
+            *("cpp_threads", "cpp_torch_path", "cpp_python_include", "cpp_compiler"),
+        }
+    ),
+    fixups=(relocate_triton_groups, relocate_vllm_indexes),
+    standing=standing,
+    # A hit, too, writes wrappers and Triton kernels out of its pickles where they are absent, and
+    # AOTAutograd's layer misses on a warm cache (docs/cache-facts.md, 2), so those do not count.
+    signs=UsageMarkers(compiled=("fxgraph", "*.so", "artifact_*", "model")),
+    rank_sets=rank_sets,
+)

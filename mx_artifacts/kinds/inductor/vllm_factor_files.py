@@ -1,0 +1,83 @@
+"""Compares vLLM's cache_key_factors.json, in which it says what the name of a cache is made of.
+
+vLLM writes one beside each compile cache (vllm/compilation/backends.py). Where two nodes have
+unlike hash directories, the factors that differ are the reason.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from pathlib import Path
+
+from mx_artifacts.errors import ConfigurationError
+from mx_artifacts.kinds.inductor.vllm_factors import (
+    FACTORS_FILE,
+    MAX_FACTORS_BYTES,
+    differing,
+    flat_factors,
+)
+
+_ADVICE = {
+    "env": "set this environment variable alike on both nodes, if it should not differ",
+    "config_hash": "start vLLM with the same flags (--max-num-batched-tokens, --model, …)",
+    "code_hash": "run the same image: the model's code or its path differs",
+    "compiler_hash": "run the same image on the same GPU: torch, Triton or their settings differ",
+}
+
+
+def advice_for_factor(name: str) -> str:
+    """Return what to do where this factor differs."""
+    return _ADVICE.get(name.partition(".")[0], "run the same image with the same flags")
+
+
+def compare_factor_files(ours: Path, theirs: Path) -> dict[str, tuple[str, str]]:
+    """Return {factor: (ours, theirs)} of those that differ, nested ones as `env.VLLM_X`.
+
+    Each path is such a file, or a directory that holds one at any depth, or one for each rank: they
+    are equal.
+
+    Raises:
+        ConfigurationError: a path has no such file, or unlike ones, or it is damaged.
+    """
+    return differing(_factors(ours), _factors(theirs))
+
+
+def _factors(path: Path) -> dict[str, str]:
+    try:
+        file = _file_at(path)
+        if file.stat().st_size > MAX_FACTORS_BYTES:
+            raise ConfigurationError(f"{file} is too large for vLLM's factors")
+        document = json.loads(file.read_bytes())
+    except (OSError, ValueError, RecursionError) as error:
+        raise ConfigurationError(f"{path} cannot be read: {error}") from error
+    if not isinstance(document, dict):
+        raise ConfigurationError(f"{file} holds no JSON object")
+    return flat_factors(document)
+
+
+def _file_at(path: Path) -> Path:
+    if not path.is_dir():
+        return path
+    found = _unlike(sorted(path.rglob(FACTORS_FILE)))
+    if not found:
+        raise ConfigurationError(
+            f"{path} holds no file {FACTORS_FILE}",
+            hint="name vLLM's torch_compile_cache directory",
+        )
+    if len(found) > 1:
+        listed = ", ".join(str(file.relative_to(path)) for file in found[:8])
+        raise ConfigurationError(
+            f"{path} holds {len(found)} unlike files {FACTORS_FILE}: {listed}",
+            hint="name one of them",
+        )
+    return found[0]
+
+
+def _unlike(files: Iterable[Path]) -> list[Path]:
+    """Return the first of each set of equal files."""
+    first: dict[bytes, Path] = {}
+    for file in files:
+        with file.open("rb") as opened:
+            first.setdefault(opened.read(MAX_FACTORS_BYTES), file)
+    return list(first.values())

@@ -1,0 +1,1 @@
+"""Modules that ninja built (FlashInfer, TVM-FFI): checked, and moved to another root."""

@@ -1,0 +1,1 @@
+"""Triton's cache: key directories, and group files that name paths."""

@@ -1,0 +1,222 @@
+"""What is installed, read without importing it: importing torch to learn its version takes seconds.
+
+Every function raises `ComponentAbsent` where the component is known not to be there, and
+`CannotProbe` where it may be there but does not tell.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib.util
+import json
+import runpy
+import subprocess
+import sys
+from dataclasses import dataclass
+from hashlib import sha256
+from importlib import metadata
+from pathlib import Path
+
+from mx_artifacts.node.environment import Environment
+
+
+class CannotProbe(Exception):
+    """A value cannot be determined here; says what was tried."""
+
+
+class ComponentAbsent(CannotProbe):
+    """The component that the value belongs to is not installed here."""
+
+
+def distribution_version(name: str) -> str:
+    """Return the version of an installed distribution.
+
+    A version such as "0+unknown", which build tools write when they do not know, does not count:
+    two nodes that do not know must not match.
+    """
+    try:
+        version = str(metadata.version(name) or "")
+    except metadata.PackageNotFoundError:
+        raise ComponentAbsent(f"{name} is not installed") from None
+    except Exception as error:  # whatever broken metadata raises
+        raise CannotProbe(f"the metadata of {name} is damaged: {error!r}") from error
+    if not version or "unknown" in version.lower() or version == "0.0.0":
+        raise CannotProbe(f"the installed {name} states the version {version!r}")
+    return version
+
+
+def is_installed(distribution: str) -> bool:
+    """Tell whether a distribution is installed, also where its metadata is damaged."""
+    try:
+        distribution_version(distribution)
+    except ComponentAbsent:
+        return False
+    except CannotProbe:
+        return True
+    return True
+
+
+def package_directory(module: str) -> Path:
+    """Return the directory of a top-level package, without importing it."""
+    try:
+        spec = importlib.util.find_spec(module)
+    except (ImportError, ValueError):
+        spec = None
+    if spec is None or spec.origin is None:
+        raise ComponentAbsent(f"{module} is not installed")
+    return Path(spec.origin).parent
+
+
+@dataclass(frozen=True)
+class TorchBuild:
+    """What torch was built for. `toolkit` is "" for a CPU-only build."""
+
+    version: str
+    accelerator: str
+    toolkit: str
+
+
+@functools.cache
+def torch_build() -> TorchBuild:
+    """Return what torch/version.py says; it is run alone, without importing torch."""
+    path = package_directory("torch") / "version.py"
+    try:
+        told = runpy.run_path(str(path))
+        version = str(told["__version__"])
+    except Exception as error:
+        raise CannotProbe(f"{path} does not tell: {error!r}") from error
+    if told.get("cuda"):
+        return TorchBuild(version, "cuda", str(told["cuda"]))
+    for attribute, accelerator in (("hip", "rocm"), ("xpu", "xpu")):
+        if told.get(attribute):
+            # Not to be taken for a CUDA version.
+            return TorchBuild(version, accelerator, f"{attribute}-{told[attribute]}")
+    return TorchBuild(version, "cpu", "")
+
+
+@dataclass(frozen=True)
+class TritonBuild:
+    """Triton's version, and the hash of all of its compiler that every cache key starts with.
+
+    `reference_key` is the same, or "" in a version that has it where the reference does not look.
+    """
+
+    version: str
+    key: str
+    reference_key: str = ""
+
+
+# In a process of its own: importing triton maps its 500 MB library into this one. cwd is "/" so
+# that no directory called triton here is imported. 0.7 s, most of it hashing that library.
+_ASK_TRITON = """
+import json, triton
+try:
+    from triton.runtime.cache import triton_key
+    old = False
+except ImportError:
+    from triton.compiler.compiler import triton_key
+    old = True
+key = triton_key()
+print(json.dumps([triton.__version__, key, "" if old else key]))
+"""
+_IMPORT_TIMEOUT_SECONDS = 120.0  # the library may have to come over a network file system
+
+
+def triton_build(env: Environment) -> TritonBuild:
+    """Return what triton itself says, in its own words: `triton_key` is the reference's too."""
+    package_directory("triton")
+    answer = run_for_json(
+        (sys.executable, "-c", _ASK_TRITON), env, timeout_seconds=_IMPORT_TIMEOUT_SECONDS
+    )
+    if not (isinstance(answer, list) and len(answer) == 3 and all(answer[:2])):
+        raise CannotProbe("triton states no version or key")
+    return TritonBuild(*map(str, answer))
+
+
+def deep_gemm_includes() -> Path:
+    """Return the include directory of the package deep_gemm, else of the one inside vLLM."""
+    for package, below in (("deep_gemm", "include"), ("vllm", "third_party/deep_gemm/include")):
+        try:
+            include = package_directory(package) / below
+        except ComponentAbsent:
+            continue
+        if any(include.glob("deep_*")):
+            return include
+    raise ComponentAbsent("no installed deep_gemm has include/deep_gemm")
+
+
+def deep_gemm_key() -> str:
+    """Return a digest of the headers from which DeepGEMM's kernels are compiled.
+
+    One of its generations does not hash these headers into its own key, so that a stale kernel
+    would be used.
+    """
+    include = deep_gemm_includes()
+    headers = sorted(p for d in include.glob("deep_*") for p in d.rglob("*") if p.is_file())
+    if not headers:
+        raise ComponentAbsent(f"{include} has no headers")
+    digest = sha256()
+    for header in headers:
+        content = sha256(header.read_bytes()).hexdigest()
+        digest.update(f"{header.relative_to(include).as_posix()} {content}\n".encode())
+    return digest.hexdigest()[:32]
+
+
+_ASK_DEEP_GEMM = (
+    "from deep_gemm.jit.compiler import get_deep_gemm_version as key; import json; "
+    "print(json.dumps(key()))"
+)
+
+
+def reference_deep_gemm_key(env: Environment) -> str:
+    """Return what the reference takes: a function of DeepGEMM 1, which later ones do not have."""
+    if not (package_directory("deep_gemm") / "jit" / "compiler.py").is_file():
+        raise ComponentAbsent("the installed deep_gemm has no jit/compiler.py")
+    argv = (sys.executable, "-c", _ASK_DEEP_GEMM)
+    return str(run_for_json(argv, env, timeout_seconds=_IMPORT_TIMEOUT_SECONDS))
+
+
+def run_for_json(argv: tuple[str, ...], env: Environment, *, timeout_seconds: float) -> object:
+    """Run a program from / and return the JSON that it prints; asked once a process.
+
+    Raises:
+        CannotProbe: it fails, takes too long, or prints something else. Not remembered.
+    """
+    output = run_program(argv, env, timeout_seconds=timeout_seconds)
+    try:
+        answer: object = json.loads(output)
+    except ValueError:
+        raise CannotProbe(f"{argv[0]} printed no JSON: {output[:80]!r}") from None
+    return answer
+
+
+def run_program(argv: tuple[str, ...], env: Environment, *, timeout_seconds: float) -> str:
+    """Run a program from / and return what it prints, stripped; asked once a process.
+
+    Raises:
+        CannotProbe: it fails or takes too long. Not remembered.
+    """
+    return _run_once(argv, tuple(sorted(env.items())), timeout_seconds)
+
+
+@functools.lru_cache(maxsize=64)
+def _run_once(
+    argv: tuple[str, ...], env: tuple[tuple[str, str], ...], timeout_seconds: float
+) -> str:
+    try:
+        done = subprocess.run(
+            argv,
+            env=dict(env),
+            cwd="/",
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=timeout_seconds,
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise CannotProbe(f"{argv[0]}: {error}") from error
+    if done.returncode != 0:
+        reason = (done.stderr.strip().splitlines() or [f"exit status {done.returncode}"])[-1]
+        raise CannotProbe(reason)
+    return done.stdout.strip()

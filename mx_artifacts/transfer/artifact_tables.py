@@ -1,0 +1,199 @@
+"""Finds out what an artifact is made of: from the first of its sources that tells, and is right.
+
+A source that does not answer holds nobody up: after a moment the next is asked too.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from queue import Empty, SimpleQueue
+from typing import Any
+
+from mx_artifacts.bundle.index import BundleMap, map_bundle
+from mx_artifacts.bundle.scan import DEFAULT_LIMITS
+from mx_artifacts.client.worker import WorkerClient
+from mx_artifacts.core.manifest import ArtifactManifest, ManifestChunk
+from mx_artifacts.core.member_index import MemberIndex
+from mx_artifacts.errors import (
+    BundleError,
+    ManifestInvalidError,
+    MxArtifactsError,
+    ReadTimeoutError,
+)
+from mx_artifacts.runtime import gc_pause
+from mx_artifacts.runtime.deadline import SLOW_HINT, Deadline
+from mx_artifacts.transfer.source import Source, SourceAddress
+from mx_artifacts.transfer.source_claims import check_header, check_tables
+
+logger = logging.getLogger(__name__)
+
+CALL_TIMEOUT_SECONDS = 10.0
+"""Bound of one call to a source; above the time that it lets a target wait for a slot."""
+HEDGE_SECONDS = 1.0
+"""How long a source may think before the next is asked as well: many times what tables take."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What was found out, and from whom: `source` is opened, or will not be."""
+
+    source: Source
+    manifest: ArtifactManifest
+    maps: Mapping[int, BundleMap]
+
+
+NewSource = Callable[[SourceAddress, ArtifactManifest, WorkerClient], Source]
+OnFailure = Callable[[SourceAddress, MxArtifactsError], None]
+
+
+def make_plan(
+    addresses: Sequence[SourceAddress],
+    artifact_id: str,
+    deadline: Deadline,
+    new_source: NewSource,
+    on_failure: OnFailure,
+    *,
+    serves_on: bool,
+) -> Plan | None:
+    """Ask `addresses` in their order; return the first good plan, None if all failed.
+
+    The source that it is from is opened while its index comes. That may fail, which shows when it
+    is opened again.
+
+    An empty `artifact_id` accepts the id of the first source's artifact.
+    """
+    results: SimpleQueue[_Attempt] = SimpleQueue()
+    waiting = list(addresses)
+    asked: list[_Attempt] = []
+    failures = 0
+    try:
+        while failures < len(addresses):
+            if waiting:
+                attempt = _Attempt(waiting.pop(0), artifact_id, deadline, results.put)
+                asked.append(attempt)
+                attempt.start(new_source, serves_on=serves_on)
+            try:
+                wait = min(HEDGE_SECONDS, deadline.remaining()) if waiting else None
+                answer = results.get(timeout=wait)
+            except Empty:
+                continue
+            if answer.plan is not None:
+                asked.remove(answer)
+                return answer.plan
+            assert answer.error is not None
+            on_failure(answer.address, answer.error)
+            failures += 1
+        return None
+    finally:
+        for attempt in asked:
+            attempt.close()
+
+
+class _Attempt:
+    """One source being asked, in a thread of its own."""
+
+    def __init__(
+        self,
+        address: SourceAddress,
+        artifact_id: str,
+        deadline: Deadline,
+        done: Callable[[_Attempt], object],
+    ) -> None:
+        self.address = address
+        self.plan: Plan | None = None
+        self.error: MxArtifactsError | None = None
+        self._client = WorkerClient(
+            address.endpoint,
+            timeout_seconds=min(CALL_TIMEOUT_SECONDS, max(0.001, deadline.remaining())),
+        )
+        self._artifact_id = artifact_id
+        self._deadline = deadline
+        self._done = done
+        self._source: Source | None = None
+
+    def start(self, new_source: NewSource, *, serves_on: bool) -> None:
+        """Begin to ask; `done` gets this when it has a plan or an error."""
+        threading.Thread(
+            target=self._run, args=(new_source, serves_on), name="mx-plan", daemon=True
+        ).start()
+
+    def close(self) -> None:
+        """Hang up."""
+        if self._source is not None:
+            self._source.close()
+        self._client.close()
+
+    def _run(self, new_source: NewSource, serves_on: bool) -> None:
+        client = self._client
+        try:
+            call = client.extension.ask_for_index(self.address.mx_source_id, self._artifact_id)
+            manifest = read_manifest(client, self.address, self._artifact_id, self._deadline)
+            self._source = new_source(self.address, manifest, client)
+            opening = threading.Thread(
+                target=self._source.try_open,
+                kwargs={"serves_on": serves_on},
+                name="mx-open-first",
+                daemon=True,
+            )
+            opening.start()
+            maps = read_maps(client, call, manifest)
+            opening.join()
+            self.plan = Plan(self._source, manifest, maps)
+        except MxArtifactsError as error:
+            self.error = error
+        except Exception as error:  # a channel that was closed meanwhile: nobody listens
+            self.error = ReadTimeoutError(f"source {self.address.endpoint}: {error}")
+        self._done(self)
+
+
+def read_manifest(
+    client: WorkerClient, address: SourceAddress, artifact_id: str, deadline: Deadline
+) -> ArtifactManifest:
+    """Return the manifest, checked against `artifact_id`.
+
+    Raises:
+        ManifestInvalidError, ArtifactIdMismatchError, PeerLostError, RemoteError,
+        RecordNotFoundError, ReadTimeoutError
+    """
+    header = client.header(address.mx_source_id, artifact_id)
+    chunk_count = check_header(header, address.mx_source_id, artifact_id)
+    chunks: list[ManifestChunk] = []
+    for page in client.chunk_pages(address.mx_source_id, header.artifact_id, chunk_count):
+        chunks += page
+        if deadline.passed:
+            raise ReadTimeoutError(
+                f"source {client.endpoint} gave {len(chunks)} of {chunk_count} entries of its "
+                f"chunk table in {deadline.budget_seconds:g} s",
+                hint=SLOW_HINT,
+            )
+    return check_tables(header, chunks, artifact_id)
+
+
+def read_maps(
+    client: WorkerClient, call: Any, manifest: ArtifactManifest
+) -> Mapping[int, BundleMap]:
+    """Return the map of every bundle, by file index; none where the source has no good index.
+
+    `call` is the question for it (`SourceExtension.ask_for_index`). Without an index, whole chunks
+    are read, and their headers judged: a wrong one costs time only.
+
+    Raises:
+        PeerLostError, RemoteError
+    """
+    try:
+        index = client.extension.read_index(call, DEFAULT_LIMITS.max_members)
+        if index is None:
+            return {}
+        with gc_pause.paused():
+            return {
+                file.file_index: map_bundle(
+                    index.get(file.file_index, MemberIndex()), file.size, file.checksum
+                )
+                for file in manifest.files
+            }
+    except (ManifestInvalidError, BundleError) as error:
+        logger.warning("source %s: %s; reading its headers instead", client.endpoint, error)
+        return {}

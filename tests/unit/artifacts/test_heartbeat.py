@@ -1,0 +1,209 @@
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from typing import Any
+
+import pytest
+
+from mx_artifacts.artifacts.source.heartbeat import Heartbeat
+from mx_artifacts.core.sources import SourceStatus
+from mx_artifacts.errors import BackendUnavailableError
+
+INITIALIZING, READY, STALE = SourceStatus.INITIALIZING, SourceStatus.READY, SourceStatus.STALE
+
+
+class FakeServer:
+    """A central server that holds one record; `down` makes every call fail."""
+
+    def __init__(self) -> None:
+        self.record: SourceStatus | None = None
+        self.seen: list[SourceStatus] = []
+        self.down = False
+        self.load: float | None = None
+        self.called = threading.Semaphore(0)
+
+    def publish(self) -> str:
+        self._check()
+        self._set(INITIALIZING)
+        return "3327fe19f6fa4e35"
+
+    def update_status(
+        self,
+        mx_source_id: str,
+        worker_id: str,
+        worker_rank: int,
+        status: SourceStatus,
+        source_load: float | None = None,
+    ) -> bool:
+        self.called.release()
+        self._check()
+        assert (mx_source_id, worker_id, worker_rank) == ("3327fe19f6fa4e35", "w", 3)
+        if self.record is None:
+            return False
+        self._set(status)
+        self.load = source_load
+        return True
+
+    def _set(self, status: SourceStatus) -> None:
+        self.record = status
+        self.seen.append(status)
+
+    def _check(self) -> None:
+        if self.down:
+            raise BackendUnavailableError("down")
+
+
+class Source:
+    def __init__(self) -> None:
+        self.server = FakeServer()
+        self.healthy = True
+        self.load = 0.0
+        self.interval_seconds = 3600.0
+
+    def heartbeat(self) -> Heartbeat:
+        return Heartbeat(
+            self.server,
+            publish=self.server.publish,
+            worker_id="w",
+            worker_rank=3,
+            interval_seconds=self.interval_seconds,
+            healthy=lambda: self.healthy,
+            load=lambda: self.load,
+        )
+
+
+@pytest.fixture
+def source() -> Source:
+    return Source()
+
+
+def test_published_then_ready_at_once_and_stale_in_the_end(source: Source) -> None:
+    heartbeat = source.heartbeat()
+    heartbeat.start()
+    assert source.server.seen == [INITIALIZING, READY]
+    heartbeat.beat()
+    heartbeat.stop()
+    heartbeat.stop()
+    assert source.server.seen == [INITIALIZING, READY, READY, STALE]
+
+
+def test_the_thread_goes_on_beating(source: Source) -> None:
+    source.interval_seconds = 0.001
+    heartbeat = source.heartbeat()
+    heartbeat.start()
+    for _ in range(4):
+        assert source.server.called.acquire(timeout=30)
+    heartbeat.stop()
+    assert source.server.seen[:4] == [INITIALIZING, READY, READY, READY]
+    assert source.server.seen[-1] is STALE
+
+
+def test_each_beat_reports_the_load(source: Source) -> None:
+    heartbeat = source.heartbeat()
+    heartbeat.start()
+    assert source.server.load == 0.0
+    source.load = 0.75
+    heartbeat.beat()
+    assert source.server.load == 0.75
+    heartbeat.stop()
+
+
+def test_an_unhealthy_source_is_stale_until_it_is_well(source: Source) -> None:
+    heartbeat = source.heartbeat()
+    heartbeat.start()
+    for source.healthy in (False, False, True):
+        heartbeat.beat()
+    heartbeat.stop()
+    assert source.server.seen == [INITIALIZING, READY, STALE, STALE, READY, STALE]
+
+
+def test_a_lost_record_is_published_again(source: Source) -> None:
+    heartbeat = source.heartbeat()
+    heartbeat.start()
+    source.server.record = None
+    heartbeat.beat()
+    assert source.server.seen == [INITIALIZING, READY, INITIALIZING, READY]
+    heartbeat.stop()
+
+
+def test_an_outage_is_survived_with_one_warning(
+    source: Source, caplog: pytest.LogCaptureFixture
+) -> None:
+    heartbeat = source.heartbeat()
+    heartbeat.start()
+    for _outage in range(2):
+        caplog.clear()
+        source.server.down = True
+        with caplog.at_level(logging.WARNING):
+            for _ in range(3):
+                heartbeat.beat()
+        assert len(caplog.records) == 1
+        source.server.down = False
+        heartbeat.beat()
+    assert source.server.record is READY
+    heartbeat.stop()
+
+
+def test_start_without_a_server_raises_and_can_be_repeated(source: Source) -> None:
+    source.server.down = True
+    heartbeat = source.heartbeat()
+    with pytest.raises(BackendUnavailableError):
+        heartbeat.start()
+    source.server.down = False
+    heartbeat.start()
+    assert source.server.record is READY
+    heartbeat.stop()
+
+
+def test_stop_without_a_server_or_a_start_is_no_error(
+    source: Source, caplog: pytest.LogCaptureFixture
+) -> None:
+    source.heartbeat().stop()
+    heartbeat = source.heartbeat()
+    heartbeat.start()
+    source.server.down = True
+    with caplog.at_level(logging.WARNING):
+        heartbeat.stop()
+    assert "STALE" in caplog.text
+
+
+def test_a_beat_at_once_waits_for_no_server_that_hangs(source: Source) -> None:
+    heartbeat = source.heartbeat()
+    heartbeat.start()
+    heartbeat.beat_now(30)
+    assert source.server.seen == [INITIALIZING, READY, READY]
+    may_answer = threading.Event()
+    update = source.server.update_status
+
+    def hang(*status: Any) -> bool:
+        may_answer.wait(30)
+        return update(*status)
+
+    source.server.update_status = hang  # type: ignore[method-assign]
+    started = time.monotonic()
+    heartbeat.beat_now(0.05)
+    assert time.monotonic() - started < 5
+    may_answer.set()
+    heartbeat.stop()
+    assert source.server.seen[-1] is STALE
+
+
+def test_an_error_that_nobody_thought_of_does_not_end_it(
+    source: Source, caplog: pytest.LogCaptureFixture
+) -> None:
+    heartbeat = source.heartbeat()
+    heartbeat.start()
+    update = source.server.update_status
+
+    def break_once(*status: Any) -> bool:
+        source.server.update_status = update  # type: ignore[method-assign]
+        raise RuntimeError("unthought of")
+
+    source.server.update_status = break_once  # type: ignore[method-assign]
+    heartbeat.beat_now(30)
+    heartbeat.beat_now(30)
+    heartbeat.stop()
+    assert "unthought of" in caplog.text
+    assert source.server.seen == [INITIALIZING, READY, READY, STALE]

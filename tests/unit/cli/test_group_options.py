@@ -1,0 +1,112 @@
+"""The options of groups: what is refused, what a member is called, who is warned."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from mx_artifact_cli.fetch.group_options import group_wanted
+from mx_artifact_cli.output import Output
+from mx_artifact_cli.progress import progress
+from mx_artifacts.artifacts.target.group_member import GroupWanted
+from mx_artifacts.observability.events import Event
+from tests.support.cli import RunCli, runner
+from tests.support.made_up_node import Node, made_up_node
+
+FETCH = ("fetch-and-install", "--model", "m", "--server", "127.0.0.1:1", "--format", "json")
+SIZES = [
+    word
+    for name in ("tensor_parallel_size", "pipeline_parallel_size", "expert_parallel_size")
+    for word in ("--identity", f"{name}=2")
+]
+OPTIONS = {
+    "group": "g",
+    "group_size": 2,
+    "group_member": None,
+    "group_timeout": 600.0,
+    "node_rank": None,
+    "worker_rank": None,
+}
+
+
+@pytest.fixture(name="run")
+def _run(capsys: pytest.CaptureFixture[str]) -> RunCli:
+    return runner(capsys)
+
+
+@pytest.fixture(autouse=True)
+def node(monkeypatch: pytest.MonkeyPatch) -> Iterator[Node]:
+    monkeypatch.delenv("POD_NAME", raising=False)
+    yield from made_up_node(monkeypatch)
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        (("--group", "g"), "belong together"),
+        (("--group-size", "2"), "belong together"),
+        (("--group", "g h", "--group-size", "2"), "--group is 'g h'"),
+        (("--group", "g", "--group-size", "0"), "--group-size is '0'"),
+        (("--group", "g", "--group-size", "257"), "--group-size is '257'"),
+        (("--group", "g", "--group-size", "2", "--group-member", "a b"), "--group-member is"),
+        (("--group", "g", "--group-size", "2", "--group-timeout", "0"), "--group-timeout is"),
+        (("--group", "g", "--group-size", "2", "--kind", "all"), "cannot agree"),
+    ],
+)
+def test_what_makes_no_sense(args: tuple[str, ...], message: str, run: RunCli) -> None:
+    kind = () if "--kind" in args else ("--kind", "triton")
+    ended = run(*FETCH, *kind, *args)
+    assert ended.code == 2
+    assert message in ended.error["message"]
+    assert ended.error["hint"]
+
+
+def test_what_a_member_is_called(monkeypatch: pytest.MonkeyPatch) -> None:
+    host = socket.gethostname()
+    assert group_wanted(OPTIONS) == GroupWanted("g", 2, host, 600.0)
+    ranks = {**OPTIONS, "node_rank": 0, "worker_rank": 3}
+    assert group_wanted(ranks) == GroupWanted("g", 2, f"{host}.node0.worker3", 600.0)
+    monkeypatch.setenv("POD_NAME", "engine-1")
+    assert group_wanted(OPTIONS) == GroupWanted("g", 2, "engine-1", 600.0)
+    named = group_wanted({**ranks, "group_member": "me"})
+    assert named is not None
+    assert named.member_id == "me"
+
+
+@pytest.mark.parametrize("name", ["g", None])
+def test_a_group_of_one_is_none(name: str | None) -> None:
+    assert group_wanted({**OPTIONS, "group": name, "group_size": 1}) is None
+    assert group_wanted({**OPTIONS, "group": None, "group_size": None}) is None
+
+
+@pytest.mark.parametrize(
+    ("args", "warned"),
+    [
+        ((), True),
+        (("--dry-run",), True),
+        (("--group-size", "1"), False),
+        (("--group", "g", "--group-size", "2"), False),
+    ],
+)
+def test_autotune_on_one_node_is_warned_of(
+    args: tuple[str, ...], warned: bool, run: RunCli, tmp_path: Path
+) -> None:
+    roots = ("--root", f"flashinfer/autotune={tmp_path}", "--root", f"flashinfer={tmp_path / 'f'}")
+    ended = run(*FETCH, "--kind", "flashinfer", "--framework", "vllm", *SIZES, *roots, *args)
+    assert ended.code == 14  # nobody listens there
+    said = [line for line in ended.err.splitlines() if '"warning"' in line]
+    assert len(said) == (1 if warned else 0)
+    assert all("30 minutes" in line and "--group NAME" in line for line in said)
+    without = run(*FETCH, "--kind", "flashinfer", "--framework", "vllm", *roots[2:])
+    assert '"warning"' not in without.err
+
+
+def test_who_is_waited_for_is_said_once(capsys: pytest.CaptureFixture[str]) -> None:
+    event = Event("group.waiting", {"reason": "group g: 1 of 2 members came: a (staged)"})
+    with progress(Output()) as sink:
+        sink(event)
+        sink(event)
+    assert capsys.readouterr().err == "waiting: group g: 1 of 2 members came: a (staged)\n"

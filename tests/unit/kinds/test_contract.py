@@ -1,0 +1,111 @@
+"""What every cache kind ships, in which units, and how kinds are found."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+
+import pytest
+
+from mx_artifacts.bundle.tree import scan_tree
+from mx_artifacts.core.identity import SourceIdentity, SourceType
+from mx_artifacts.errors import ConfigurationError
+from mx_artifacts.identity.probes import PROBES
+from mx_artifacts.kinds.registry import all_kinds, get_kind, kind_of
+from tests.support.kind_trees import KIND_TREES, LITTER_TREE, expected_entries, make_tree
+
+KINDS = pytest.mark.parametrize("kind", all_kinds(), ids=lambda kind: kind.name)
+FIELD_NAMES = {f.name for f in fields(SourceIdentity)}
+
+
+def shipped_files(root, kind):
+    return {m.path for m in scan_tree(root, kind.pack).members if not m.is_dir}
+
+
+@KINDS
+def test_ships_whole_entries_and_no_litter(kind, tmp_path):
+    make_tree(tmp_path, KIND_TREES[kind.name] | LITTER_TREE)
+    assert shipped_files(tmp_path, kind) == expected_entries(kind).keys()
+
+
+@KINDS
+def test_entries(kind):
+    expected = expected_entries(kind)
+    assert {path: kind.pack.entry_of(path) for path in expected} == expected
+
+
+@KINDS
+def test_the_directory_of_an_entry_belongs_to_it(kind):
+    entries = set(expected_entries(kind).values())
+    assert {kind.pack.entry_of(entry) for entry in entries} == entries
+
+
+@KINDS
+def test_every_kind_keeps_a_file_that_only_sounds_like_a_lock(kind, tmp_path):
+    make_tree(tmp_path, dict.fromkeys(("block.cubin", "a/lock.cubin", "a/clock", "unlock.so")))
+    assert shipped_files(tmp_path, kind) == {"block.cubin", "a/lock.cubin", "a/clock", "unlock.so"}
+
+
+def test_only_ninja_kinds_keep_mtimes():
+    assert {k.name for k in all_kinds() if k.pack.keep_mtimes} == {"flashinfer", "tvm_ffi"}
+
+
+# --- registry ------------------------------------------------------------------------------------
+
+
+def test_each_cache_type_of_the_wire_has_one_kind():
+    caches = [t for t in SourceType if t.name.endswith("_CACHE")]
+    assert sorted(kind.source_type for kind in all_kinds()) == sorted(caches)
+    assert [kind_of(t).source_type for t in caches] == caches
+
+
+@KINDS
+def test_a_kind_is_found_by_its_name(kind):
+    assert get_kind(kind.name) is kind
+    assert get_kind(kind.name.upper().replace("_", "-")) is kind
+
+
+def test_an_unknown_kind_is_refused_with_the_known_names():
+    with pytest.raises(ConfigurationError, match="'tritn' is not known") as raised:
+        get_kind("tritn")
+    assert all(kind.name in raised.value.hint() for kind in all_kinds())
+    with pytest.raises(ConfigurationError, match="WEIGHTS is not a cache kind"):
+        kind_of(SourceType.WEIGHTS)
+
+
+@KINDS
+def test_declarations_hold_together(kind):
+    required = (*kind.identity_fields, *kind.extra_parameters, *kind.strict_parameters)
+    assert len(set(required)) == len(required)
+    assert set(required) <= PROBES.keys()
+    assert set(kind.identity_fields) | set(kind.engine_fields) <= FIELD_NAMES
+    assert not FIELD_NAMES & {*kind.extra_parameters, *kind.strict_parameters}
+    with_roots = {name for rule in kind.roots for name in rule.extra_identity}
+    assert with_roots <= PROBES.keys()
+    assert kind.may_be_absent <= {*required, *with_roots}
+    assert kind.roots[0].name == ""
+    assert not kind.roots[0].optional
+
+
+# docs/protocol.md, "Identities that the reference's engine loaders make".
+_ENGINE = {
+    *("tensor_parallel_size", "pipeline_parallel_size", "expert_parallel_size", "dtype"),
+    *("quantization", "revision", "backend_framework_version", "compile_config_digest"),
+}
+REFERENCE = {
+    "inductor": (
+        _ENGINE | {"torch_version", "cuda_version", "triton_version", "gpu_arch"},
+        {"triton_key"},
+    ),
+    "triton": ({"cuda_version", "triton_version", "gpu_arch"}, {"triton_key"}),
+    "deep_gemm": ({"cuda_version", "gpu_arch"}, {"deep_gemm_jit_key"}),
+    "tilelang": ({"cuda_version", "gpu_arch"}, {"tilelang_version"}),
+    "cute_dsl": ({"cuda_version", "gpu_arch"}, {"cutlass_dsl_version"}),
+    "flashinfer": ({"torch_version", "cuda_version", "gpu_arch"}, {"flashinfer_version"}),
+    "tvm_ffi": (_ENGINE | {"torch_version", "cuda_version", "gpu_arch"}, {"tvm_ffi_version"}),
+}
+
+
+@KINDS
+def test_without_the_strict_parameters_the_fields_are_the_references(kind):
+    named = {*kind.identity_fields, *kind.engine_fields} - {"backend_framework"}
+    assert (named, set(kind.extra_parameters)) == REFERENCE[kind.name]

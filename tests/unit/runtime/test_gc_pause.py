@@ -1,0 +1,60 @@
+"""When Python's cyclic garbage collector waits."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterator
+
+import pytest
+
+from mx_artifacts.runtime import gc_pause
+
+
+@pytest.fixture(autouse=True)
+def _on_again() -> Iterator[None]:
+    yield
+    gc.enable()
+
+
+def test_it_waits_for_the_last_of_those_who_want_it_to() -> None:
+    first, second = gc_pause.paused(), gc_pause.paused()
+    first.__enter__()
+    second.__enter__()
+    first.__exit__(None, None, None)
+    assert not gc.isenabled()
+    second.__exit__(None, None, None)
+    assert gc.isenabled()
+
+
+def test_an_error_lets_it_go_on() -> None:
+    with pytest.raises(ZeroDivisionError), gc_pause.paused():
+        _ = 1 // int(gc.isenabled())
+    assert gc.isenabled()
+
+
+def test_one_that_was_off_stays_off() -> None:
+    gc.disable()
+    with gc_pause.paused():
+        pass
+    assert not gc.isenabled()
+
+
+def test_what_was_made_meanwhile_is_not_gone_over_for_nothing() -> None:
+    with gc_pause.paused():
+        made: list[list[int]] = [[]]
+    assert any(each is made for each in gc.get_objects(generation=2))
+    gc.collect(1)
+    cycle: list[object] = []
+    cycle.append(cycle)
+    assert any(each is cycle for each in gc.get_objects(generation=0))
+
+
+def test_what_the_program_has_frozen_stays_so() -> None:
+    gc.freeze()
+    try:
+        frozen = gc.get_freeze_count()
+        with gc_pause.paused():
+            pass
+        assert gc.get_freeze_count() == frozen > 0
+    finally:
+        gc.unfreeze()
