@@ -9,6 +9,7 @@ PYTHON ?= $(shell for python in python3 python python3.13 python3.12 python3.11 
 	if $$python -c '$(NEW_ENOUGH)' 2>/dev/null; then echo $$python; exit; fi; done)
 
 BIN := .venv/bin
+PYTEST := $(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadfile
 READY := .venv/.ready
 DEV_READY := .venv/.ready-dev
 INTEROP_READY := .venvs/interop/.ready
@@ -20,8 +21,8 @@ BUILT_FROM := pyproject.toml setup.py mx_artifacts/bulk/bulk.c tools/setup_env.p
 # Which real caches `make test-kinds` moves: names in tests/kinds/caches.py, by commas.
 CACHES ?= all
 
-.PHONY: help demo test test-kinds test-vllm interop check proto docs clean bench bench-peers python \
-	interop-if-possible
+.PHONY: help demo test unit contract integration faults interop test-kinds test-vllm check proto docs \
+	bench bench-peers clean python interop-if-possible
 
 help:  ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' Makefile
@@ -29,8 +30,20 @@ help:  ## Show this list
 demo: $(READY)  ## Compile on one node, run without compiling on another (two minutes)
 	$(BIN)/mx-artifact demo
 
-test: $(DEV_READY) interop-if-possible  ## Run all tests, interoperation included
-	$(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadfile
+test: $(DEV_READY) interop-if-possible  ## Run all tests, interoperation included (ten minutes)
+	$(PYTEST)
+
+unit: $(DEV_READY)  ## Run the tests that start no process (half a minute)
+	$(PYTEST) tests/unit tests/architecture
+
+contract: $(DEV_READY)  ## Run what every metadata backend and every transport must pass
+	$(PYTEST) tests/contract
+
+integration: $(DEV_READY)  ## Run the tests with real processes and servers
+	$(PYTEST) tests/integration
+
+faults: $(DEV_READY)  ## Run the tests that kill, flood and lie
+	$(PYTEST) tests/faults
 
 test-kinds: $(DEV_READY)  ## Move all real caches in every way (docs/kinds.md); CACHES=triton: only these
 	@mkdir -p .venvs
@@ -46,8 +59,8 @@ test-vllm:  ## Move vLLM's compile caches in every way, against vLLM's own loade
 interop: $(DEV_READY) $(INTEROP_READY)  ## Run only the tests against the reference package
 	$(BIN)/python -m pytest -m interop
 
-bench: $(READY)  ## Measure seal, fetch and install against cp and tar (docs/performance.md)
-	$(BIN)/python -m benchmarks.transfer
+bench: $(READY)  ## Measure seal, fetch and install against cp, tar and the baseline
+	$(BIN)/python -m benchmarks.transfer --baseline benchmarks/baselines/transfer.json
 	$(BIN)/python -m benchmarks.simulate
 
 bench-peers: $(READY) $(INTEROP_READY)  ## The same, and against the reference package

@@ -14,7 +14,7 @@ import os
 import statistics
 import sys
 
-from benchmarks.processes import finished
+from benchmarks.harness.processes import finished
 
 PROGRAM = """
 import json, os, sys, time

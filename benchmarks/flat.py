@@ -13,9 +13,9 @@ import tempfile
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from benchmarks.cluster import Cluster, fresh_root
-from benchmarks.processes import Node
-from benchmarks.tree import MIB, make_tree
+from benchmarks.harness.cluster import Cluster, fresh_root
+from benchmarks.harness.processes import Node
+from benchmarks.harness.tree import MIB, make_tree
 
 WARM_UP = 10
 """Fetches after which pools, threads and connections are there."""

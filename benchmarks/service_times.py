@@ -14,9 +14,9 @@ import statistics
 from collections.abc import Sequence
 from pathlib import Path
 
-from benchmarks.cluster import Cluster, fresh_root
+from benchmarks.harness.cluster import Cluster, fresh_root
+from benchmarks.harness.tree import make_tree
 from benchmarks.transfer import RAM, new_place, stop_in_order_on_signals
-from benchmarks.tree import make_tree
 
 TINY_MIB = 1 / 16
 TINY_FILES = 8

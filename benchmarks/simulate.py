@@ -1,4 +1,4 @@
-"""Simulate fleets that fetch one artifact at once: benchmarks/swarm.py, for 10 to 10,000 nodes.
+"""Simulate fleets of 10 to 10,000 nodes that fetch one artifact at once (harness/swarm.py).
 
 usage: python -m benchmarks.simulate [--nodes N,...] [--mib N] [--mbit N] [--span-mib N] [--vary]
                                      [--output FILE]
@@ -18,8 +18,8 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from benchmarks.processes import REPOSITORY
-from benchmarks.swarm import Policy, Service, one_after_the_other, swarm, tree
+from benchmarks.harness.processes import REPOSITORY
+from benchmarks.harness.swarm import Policy, Service, one_after_the_other, swarm, tree
 
 MOST_READS = 200_000
 """Of one simulation, about 10 s; above it spans are taken larger, which makes it start slower."""

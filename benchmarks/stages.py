@@ -22,13 +22,13 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
-from benchmarks import conditions
-from benchmarks.cluster import fresh_root
-from benchmarks.groups import CHANGED_FRACTION, SETTLE_SECONDS
-from benchmarks.moved import GENERATED
-from benchmarks.processes import REPOSITORY
+from benchmarks.harness import conditions
+from benchmarks.harness.cluster import fresh_root
+from benchmarks.harness.figure_groups import CHANGED_FRACTION, SETTLE_SECONDS
+from benchmarks.harness.moved import GENERATED
+from benchmarks.harness.processes import REPOSITORY
+from benchmarks.harness.tree import GeneratedTree, change_tree, check_equal, make_tree
 from benchmarks.transfer import RAM, new_place, stop_in_order_on_signals, tell
-from benchmarks.tree import GeneratedTree, change_tree, check_equal, make_tree
 from mx_artifacts.artifacts import tarred
 from mx_artifacts.artifacts.factories import transfer_of_kind
 from mx_artifacts.artifacts.protocol import ArtifactBundle, ArtifactSourceEndpoint, StagedArtifact

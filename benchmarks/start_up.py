@@ -19,7 +19,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from benchmarks.conditions import cpu_model
+from benchmarks.harness.conditions import cpu_model
 
 
 def one_round() -> list[dict[str, Any]]:

@@ -2,11 +2,13 @@
 
 usage: python -m benchmarks.transfer [--rounds N] [--mib N] [--files N] [--mbit N]
                                      [--only GROUP,...] [--peers PYTHON] [--memory] [--output FILE]
+                                     [--baseline FILE]
 
 Every figure is measured in rounds in which all of its group's methods take turns (the first round
 only warms up and is not counted); a ratio is the median of the rounds' ratios. Each method ends in
 the same tree, compared byte for byte outside its timing. What each figure includes:
-docs/performance.md. Ends with 1 when something that was asked for could not be measured.
+docs/performance.md. Ends with 1 when something that was asked for could not be measured, with 2
+when a ratio is worse than that of `--baseline` (an earlier `--output`) by more than both spreads.
 """
 
 from __future__ import annotations
@@ -22,16 +24,18 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from benchmarks import conditions, memory
-from benchmarks.cluster import Cluster, Peers
-from benchmarks.groups import GROUPS, Setting
-from benchmarks.moved import GENERATED
-from benchmarks.network import NoNetworkError, network
-from benchmarks.processes import REPOSITORY, ProcessFailedError
-from benchmarks.real import NoCompilerError, RealCache
-from benchmarks.report import Report, tables
-from benchmarks.rounds import interleaved
-from benchmarks.tree import TreesDifferError
+from benchmarks.harness import conditions, memory
+from benchmarks.harness.baseline import compared
+from benchmarks.harness.cluster import Cluster, Peers
+from benchmarks.harness.figure_groups import GROUPS
+from benchmarks.harness.moved import GENERATED
+from benchmarks.harness.network import NoNetworkError, network
+from benchmarks.harness.processes import REPOSITORY, ProcessFailedError
+from benchmarks.harness.real_caches import NoCompilerError, RealCache
+from benchmarks.harness.report import Report, tables
+from benchmarks.harness.rounds import interleaved
+from benchmarks.harness.setting import Setting
+from benchmarks.harness.tree import TreesDifferError
 
 RAM = Path("/dev/shm")
 PREFIX = "mx-bench-"
@@ -67,7 +71,11 @@ def main() -> int:
     made = report.as_dict()
     options.output.write_text(json.dumps(made, indent=2) + "\n")
     print(tables(made))
-    return 1 if failed else 0
+    worse: list[str] = []
+    if options.baseline is not None:
+        table, worse = compared(made, json.loads(options.baseline.read_text()))
+        print(f"\ncompared with {options.baseline}:\n\n{table}")
+    return 1 if failed else 2 if worse else 0
 
 
 def read_options() -> argparse.Namespace:
@@ -79,6 +87,7 @@ def read_options() -> argparse.Namespace:
     parser.add_argument("--only", type=lambda text: text.split(","), default=list(GROUPS))
     parser.add_argument("--peers", type=Path, help="Python of modelexpress's environment")
     parser.add_argument("--memory", action="store_true", help="also artifacts of 1, 4 and 8 GiB")
+    parser.add_argument("--baseline", type=Path, help="report of an earlier tree")
     parser.add_argument("--output", type=Path, default=REPOSITORY / "build/bench/transfer.json")
     options = parser.parse_args()
     known = {*GROUPS, *(name.partition("/")[0] for name in GROUPS)}

@@ -26,7 +26,7 @@ from mx_artifacts.transfer.source_health import SourceHealth
 logger = logging.getLogger(__name__)
 
 MAX_SOURCES = 4
-"""Sources that are read from at once: more gain nothing (benchmarks/swarm.py)."""
+"""Sources that are read from at once: more gain nothing (benchmarks/harness/swarm.py)."""
 MAX_OPEN = 16
 """The same with those that rest, since they stalled."""
 MAX_FAILURES = 64

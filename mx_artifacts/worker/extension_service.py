@@ -27,7 +27,7 @@ from mx_artifacts.worker.worker_service import LeaseDetail, Leases, release_unhe
 
 MAX_LEASES_SERVED_ON = 4
 """Targets that serve on what they read, and have an artifact leased as a whole at once. More would
-only have their first spans later, and could read from those before them (benchmarks/swarm.py: 100
+only have their first spans later, and could read from those before them (`benchmarks.simulate`: 100
 targets take 1.8 times as long as one alone so, and 6.6 times without a limit)."""
 
 _MAX_TOLD_RATE = (1 << 64) - 1

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from benchmarks.network import NoNetworkError, network
-from benchmarks.processes import finished
-from benchmarks.real import NoCompilerError, RealCache
+from benchmarks.harness.network import NoNetworkError, network
+from benchmarks.harness.processes import finished
+from benchmarks.harness.real_caches import NoCompilerError, RealCache
 from benchmarks.transfer import PREFIX, RAM
 from tests.support.nodes import REPOSITORY, clean_environment
 from tests.support.processes import DEADLINE_SECONDS

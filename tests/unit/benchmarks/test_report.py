@@ -7,11 +7,18 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.groups import NO_PEER, NO_RSYNC
-from benchmarks.real import MEASURED, RealCache, RealTree
-from benchmarks.report import MUST_REACH, MUST_REACH_DISK, MUST_REACH_RSS_MIB, Report, tables
-from benchmarks.rounds import Method, interleaved, median_ratio, summary
-from benchmarks.tree import GROUP, TreesDifferError, change_tree, check_equal, make_tree
+from benchmarks.harness.baseline import compared
+from benchmarks.harness.figure_groups import NO_PEER, NO_RSYNC
+from benchmarks.harness.real_caches import MEASURED, RealCache, RealTree
+from benchmarks.harness.report import (
+    MUST_REACH,
+    MUST_REACH_DISK,
+    MUST_REACH_RSS_MIB,
+    Report,
+    tables,
+)
+from benchmarks.harness.rounds import Method, interleaved, median_ratio, summary
+from benchmarks.harness.tree import GROUP, TreesDifferError, change_tree, check_equal, make_tree
 
 MIB = 1 << 20
 
@@ -93,7 +100,7 @@ def test_a_change_is_found_and_keeps_the_size(tmp_path: Path) -> None:
 def test_an_installed_real_cache_may_differ_where_it_named_its_place(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("benchmarks.real._lacking", lambda name, cache: "")
+    monkeypatch.setattr("benchmarks.harness.real_caches._lacking", lambda name, cache: "")
     cache = RealCache("triton", tmp_path, tmp_path)
     made = make_tree(tmp_path / "a", mib=0.1, files=16)
     tree, copy = RealTree(made.root, made.files, made.file_bytes), tmp_path / "b"
@@ -113,3 +120,14 @@ def test_an_installed_real_cache_may_differ_where_it_named_its_place(
     (groups[0].parent / "k.cubin").write_bytes(b"other")
     with pytest.raises(TreesDifferError, match="other bytes"):
         cache.check_installed(tree, copy)
+
+
+def test_a_ratio_is_worse_only_if_neither_spread_explains_it() -> None:
+    baseline = {"ratios": {"a": 1.0, "b": 1.0, "c": 1.0, "d": None}}
+    baseline["ratio_spreads"] = {"a": (0.9, 1.2), "b": (0.9, 1.2), "c": (0.9, 1.2)}  # type: ignore[assignment]
+    report = {"ratios": {"a": 1.3, "b": 1.3, "c": 1.1, "d": 9.0}}
+    report["ratio_spreads"] = {"a": (1.1, 1.4), "b": (0.95, 1.4), "c": (1.05, 1.2)}  # type: ignore[assignment]
+    table, worse = compared(report, baseline)
+    assert worse == ["a"]
+    assert "| a | 1.000 (0.900 to 1.200) | 1.300 (1.100 to 1.400) | WORSE |" in table
+    assert "| d |" not in table

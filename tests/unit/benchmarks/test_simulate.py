@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks import simulate
-from benchmarks.swarm import Policy, Service, one_after_the_other, swarm, tree
+from benchmarks.harness.swarm import Policy, Service, one_after_the_other, swarm, tree
 
 LINK_ONLY = Service(1.0, 1e-6, 0.0, 0.0, 0.0)
 """A span takes a second, and nothing else takes any time."""

@@ -1,6 +1,6 @@
 """A node that runs the reference package, in its own environment: `reference_node.py ROLE SERVER`.
 
-Speaks as benchmarks/node.py does. Roles: source, target (warm: imports done, agent made), and
+Speaks as node.py does. Roles: source, target (warm: imports done, agent made), and
 `once REQUEST`, which fetches and installs a single time as a fresh process does. PYTHONPATH must
 name tests/interop, whose peer_common drives the package as an engine's loader does.
 """

@@ -6,11 +6,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks.cluster import Cluster, Peers
-from benchmarks.processes import Node
-from benchmarks.real import RealCache
-from benchmarks.rounds import Method
-from benchmarks.tree import GeneratedTree, Tree, check_equal, make_tree
+from benchmarks.harness.cluster import Cluster, Peers
+from benchmarks.harness.processes import Node
+from benchmarks.harness.real_caches import RealCache
+from benchmarks.harness.rounds import Method
+from benchmarks.harness.tree import GeneratedTree, Tree, check_equal, make_tree
 
 
 @dataclass

@@ -13,16 +13,16 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from benchmarks.moved import GENERATED, Moved
-from benchmarks.network import UCX_OVER_TCP, Network, Place
-from benchmarks.processes import REPOSITORY, Node, clean_environment, node, timed
-from benchmarks.tree import Tree, TreesDifferError, check_equal
+from benchmarks.harness.moved import GENERATED, Moved
+from benchmarks.harness.network import UCX_OVER_TCP, Network, Place
+from benchmarks.harness.processes import REPOSITORY, Node, clean_environment, node, timed
+from benchmarks.harness.tree import Tree, TreesDifferError, check_equal
 
 RESIDENT_BYTES = 4 << 30
 """What a source may keep in memory: the most that the product takes by default."""
 LOOPBACK = "127.0.0.1"
 _PEER_SCRIPTS = REPOSITORY / "tests" / "interop"
-_PEER_PROGRAM = REPOSITORY / "benchmarks" / "reference_node.py"
+_PEER_PROGRAM = REPOSITORY / "benchmarks" / "harness" / "reference_node.py"
 
 
 @contextlib.contextmanager
@@ -69,7 +69,7 @@ class Cluster:
     ) -> Node:
         home = home or self.new_home()
         env = clean_environment(home, self._moved.variables)
-        program = [self._moved.python, "-m", "benchmarks.node", role]
+        program = [self._moved.python, "-m", "benchmarks.harness.node", role]
         command = [*program, LOOPBACK, *arguments]
         if at is not None:
             command = at.enter([*program, at.address, *arguments])

@@ -7,13 +7,13 @@ import itertools
 import time
 from collections.abc import Mapping, Sequence
 
-from benchmarks.cluster import fresh_root
-from benchmarks.node import seeding_settings
-from benchmarks.processes import Node, ProcessFailedError
-from benchmarks.real import RealCache
-from benchmarks.rounds import Method
-from benchmarks.setting import Setting, fetch, method
-from benchmarks.tree import GeneratedTree, Tree, check_equal, make_tree
+from benchmarks.harness.cluster import fresh_root
+from benchmarks.harness.node import seeding_settings
+from benchmarks.harness.processes import Node, ProcessFailedError
+from benchmarks.harness.real_caches import RealCache
+from benchmarks.harness.rounds import Method
+from benchmarks.harness.setting import Setting, fetch, method
+from benchmarks.harness.tree import GeneratedTree, Tree, check_equal, make_tree
 
 TARGETS = 8
 SHAPED_MIB = 128

@@ -14,7 +14,7 @@ from typing import Any
 
 from mx_artifacts import settings
 
-REPOSITORY = Path(__file__).resolve().parent.parent
+REPOSITORY = Path(__file__).resolve().parents[2]
 _END_SECONDS = 20.0
 _COMMAND_SECONDS = 900.0
 
@@ -40,7 +40,7 @@ def clean_environment(home: Path, variables: Mapping[str, str] | None = None) ->
 
 
 class Node:
-    """A process that answers requests (benchmarks/node.py)."""
+    """A process that answers requests (benchmarks/harness/node.py)."""
 
     def __init__(self, process: subprocess.Popen[str], errors: Path) -> None:
         self._process = process

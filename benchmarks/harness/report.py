@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from benchmarks import memory
-from benchmarks.groups import GROUPS, NO_RSYNC
-from benchmarks.rounds import median_ratio, summary
+from benchmarks.harness import memory
+from benchmarks.harness.figure_groups import GROUPS, NO_RSYNC
+from benchmarks.harness.rounds import median_ratio, round_ratios, summary
 
 MUST_REACH = {
     "seal_over_tar": 1.5,
@@ -49,6 +49,15 @@ class Report:
         }
         return {name: made.get(name) for name in MUST_REACH}
 
+    def spreads(self) -> dict[str, tuple[float, float]]:
+        """Return the least and the greatest ratio of all rounds, where there is one."""
+        measured = {
+            name: round_ratios(self.samples, *figures)
+            for group in GROUPS.values()
+            for name, figures in group.ratios.items()
+        }
+        return {name: (min(each), max(each)) for name, each in measured.items() if each}
+
     def reasons(self) -> dict[str, str]:
         """Say of each ratio and each peak that is None why it is."""
         of_ratio = {
@@ -76,6 +85,7 @@ class Report:
         return {
             "conditions": dict(self.conditions),
             "ratios": self.ratios(),
+            "ratio_spreads": self.spreads(),
             "rss_mib": {name: self.peaks.get(name) for name in MUST_REACH_RSS_MIB},
             "peak_disk": {name: self.peaks.get(name) for name in MUST_REACH_DISK},
             "reasons": self.reasons(),

@@ -38,7 +38,7 @@ GENERATED = Moved(
         "triton_key": "benchmark",
     },
 )
-"""A tree of benchmarks/tree.py."""
+"""A tree of benchmarks/harness/tree.py."""
 
 
 class Identities:

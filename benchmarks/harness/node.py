@@ -1,10 +1,12 @@
-"""A node of a benchmark, in a process of its own: `benchmarks.node ROLE HOST [SERVER CACHE]`.
+"""A node of a benchmark, in a process of its own.
+
+usage: python -m benchmarks.harness.node ROLE HOST [SERVER CACHE]
 
 Roles: central (a central server), source and target (the library in a warm process: imports done,
-NIXL's agent made). HOST is the address that others reach it at, CACHE what they move
-(benchmarks/moved.py). Each says on stdout that it is ready, then takes one JSON object a line on
-stdin, {"do": what, ...}, and answers it with one on stdout. It ends when its stdin closes, so that
-it never outlives the benchmark.
+NIXL's agent made). HOST is the address that others reach it at, CACHE what they move (moved.py).
+Each node prints on stdout that it is ready, then takes one JSON object a line on stdin,
+{"do": what, ...}, and answers it with one on stdout. It ends when its stdin closes, so that it
+never outlives the benchmark.
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from benchmarks.moved import Identities
+from benchmarks.harness.moved import Identities
 
 _PAUSED_SECONDS = 3600.0
 """How long a source may be silent: those of the reference are paused while others are measured."""

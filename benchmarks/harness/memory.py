@@ -9,8 +9,8 @@ import threading
 from collections.abc import Iterator
 from pathlib import Path
 
-from benchmarks.cluster import Cluster, fresh_root
-from benchmarks.tree import MIB, check_equal, make_tree
+from benchmarks.harness.cluster import Cluster, fresh_root
+from benchmarks.harness.tree import MIB, check_equal, make_tree
 
 SIZES_GIB = (1, 4, 8)
 FILES = 64

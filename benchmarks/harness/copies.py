@@ -6,9 +6,9 @@ import shutil
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from benchmarks.cluster import fresh_root
-from benchmarks.processes import timed
-from benchmarks.tree import Tree, check_equal
+from benchmarks.harness.cluster import fresh_root
+from benchmarks.harness.processes import timed
+from benchmarks.harness.tree import Tree, check_equal
 
 _TAR_PIPE = 'mkdir "$1" && tar cf - -C "$0" . | tar xf - -C "$1"'
 _CP_AND_SYNC = 'cp -a "$0" "$1" && sync -f "$1"'

@@ -59,7 +59,13 @@ def median_ratio(samples: Samples, numerator: str, denominator: str) -> float | 
     Each round's two samples are of the same minute, so their ratio holds on a machine whose speed
     changes from round to round.
     """
+    ratios = round_ratios(samples, numerator, denominator)
+    return statistics.median(ratios) if ratios else None
+
+
+def round_ratios(samples: Samples, numerator: str, denominator: str) -> list[float]:
+    """Return two figures' ratio in each round; empty where one was not measured."""
     above, below = samples.get(numerator), samples.get(denominator)
     if not above or not below:
-        return None
-    return statistics.median(a / b for a, b in zip(above, below, strict=True))
+        return []
+    return [a / b for a, b in zip(above, below, strict=True)]

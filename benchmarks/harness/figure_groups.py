@@ -9,14 +9,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from benchmarks import shaped
-from benchmarks.cluster import fresh_root
-from benchmarks.copies import copy, installed_copies, tar_to_file
-from benchmarks.processes import Node
-from benchmarks.real import MEASURED
-from benchmarks.rounds import Method
-from benchmarks.setting import Setting, fetch, method
-from benchmarks.tree import GeneratedTree, Tree, change_tree, check_equal
+from benchmarks.harness import shaped
+from benchmarks.harness.cluster import fresh_root
+from benchmarks.harness.copies import copy, installed_copies, tar_to_file
+from benchmarks.harness.processes import Node
+from benchmarks.harness.real_caches import MEASURED
+from benchmarks.harness.rounds import Method
+from benchmarks.harness.setting import Setting, fetch, method
+from benchmarks.harness.tree import GeneratedTree, Tree, change_tree, check_equal
 
 COPIED = ("cp", "tar_pipe", "rsync")
 FANOUT = 16
@@ -206,7 +206,7 @@ class Group:
     nodes: int = 0
     """That it needs on shaped links; 0: on none."""
     cache: str = ""
-    """The real cache that it is of, a key of benchmarks/real.py: MEASURED."""
+    """The real cache that it is of, a key of benchmarks/harness/real_caches.py: MEASURED."""
     seconds: tuple[str, ...] = ()
     """Figures that the report has in any case, null where they were not measured."""
     lacking: str = NO_PEER

@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from benchmarks.moved import Moved
-from benchmarks.processes import REPOSITORY, ProcessFailedError, finished
-from benchmarks.tree import TreesDifferError, differing_files
+from benchmarks.harness.moved import Moved
+from benchmarks.harness.processes import REPOSITORY, ProcessFailedError, finished
+from benchmarks.harness.tree import TreesDifferError, differing_files
 from mx_artifacts.bundle.tree import scan_tree
 from mx_artifacts.kinds.ninja.module_state import STATE_FILES
 from mx_artifacts.kinds.registry import get_kind

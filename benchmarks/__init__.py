@@ -1,0 +1,1 @@
+"""Programs that measure, each run as `python -m benchmarks.<name>`; they share `harness/`."""
