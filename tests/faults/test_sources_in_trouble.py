@@ -173,9 +173,9 @@ def test_an_error_of_the_scout_itself_ends_the_transfer(
 
     fleet.publish(cache)
     monkeypatch.setattr(
-        "mx_artifacts.transfer.source_manager.Scout._open_waiting", lambda _scout: None
+        "mx_artifacts.transfer.source_manager.SourceManager._open_waiting", lambda _scout: None
     )
-    monkeypatch.setattr("mx_artifacts.transfer.source_manager.Scout._is_hopeless", broken)
+    monkeypatch.setattr("mx_artifacts.transfer.source_manager.SourceManager._is_hopeless", broken)
     with pytest.raises(RuntimeError, match="mistake"):
         fleet.fetch(fleet.fetcher(lambda: Counting(pause_seconds=0.1)), tmp_path / "cold")
 

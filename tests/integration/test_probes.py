@@ -50,12 +50,12 @@ def test_torch_says_the_same_number_of_threads_when_it_is_imported():
     for each in (environment(), env):
         fact = toolchain.cpp_threads(ProbeContext(each, gpu_arch="none"))
         code = "import torch; print(json.dumps(torch.get_num_threads()))"
-        assert say(code, environment) == int(fact.value)
+        assert say(code, each) == int(fact.value)
 
 
 def test_probing_imports_nothing_heavy():
     code = (
-        "from mx_artifacts import settings\n"
+        "from mx_artifacts.node.environment import environment\n"
         "from mx_artifacts.identity.identify import probe_identity\n"
         "from mx_artifacts.kinds.registry import get_kind\n"
         "stated = {'gpu_arch': 'none', 'gpu_name': 'none'}\n"
