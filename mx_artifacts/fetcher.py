@@ -34,7 +34,8 @@ from mx_artifacts.identity.identify import check_stated_roots
 from mx_artifacts.install.base import ALONE, Agreement, InstallReport
 from mx_artifacts.install.workspace.workspace import check_target
 from mx_artifacts.kinds.base import CacheKind
-from mx_artifacts.observability.events import Event, EventSink, drop
+from mx_artifacts.observability.catalogue import DiscoveryWaiting, SeedFailed
+from mx_artifacts.observability.events import EventSink, ignore_events
 from mx_artifacts.runtime.clock import SYSTEM_CLOCK, Clock
 from mx_artifacts.runtime.deadline import Deadline
 from mx_artifacts.transfer.engine import TransferLimits, fetch_artifact
@@ -73,7 +74,7 @@ class ArtifactFetcher:
         client: CentralClient,
         settings: FetcherSettings,
         transport_factory: Callable[[], Transport] = open_transport,
-        events: EventSink = drop,
+        events: EventSink = ignore_events,
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
         """Ask nobody yet.
@@ -250,8 +251,7 @@ class ArtifactFetcher:
             except TransferFailedError as error:
                 if not error.retryable or wait.passed:
                     raise
-                told = {"seconds_left": wait.remaining(), "error": error}
-                self._events(Event("discover.waiting", told))
+                self._events(DiscoveryWaiting(error, wait.remaining()))
                 self._clock.sleep(min(RETRY_SECONDS, wait.remaining()))
 
     def _fetch(self, fetch: _Fetch, plan: FetchPlan, agreement: Agreement) -> FetchResult:
@@ -307,7 +307,7 @@ class ArtifactFetcher:
             )
         except MxArtifactsError as error:
             self._seeds.end(same[0].mx_source_id)  # of which it has a part only
-            self._events(Event("seed.failed", {"error": error}))
+            self._events(SeedFailed(error))
             return 0
         return received.transferred_bytes
 

@@ -26,7 +26,7 @@ from mx_artifacts.errors import BundleError, ConfigurationError
 from mx_artifacts.identity.identify import check_stated_roots
 from mx_artifacts.kinds.base import CacheKind, RankSet
 from mx_artifacts.memory.budget import BundleBudget
-from mx_artifacts.observability.events import EventSink, drop
+from mx_artifacts.observability.events import EventSink, ignore_events
 from mx_artifacts.settings import BUNDLE_ROOT, COMPRESSION, RESIDENT_BUDGET, TOPOLOGY
 from mx_artifacts.transport.base import Transport
 from mx_artifacts.worker.worker_server import WorkerServer
@@ -109,7 +109,7 @@ class ArtifactPublisher:
         client: CentralClient,
         transport: Transport,
         settings: PublisherSettings,
-        events: EventSink = drop,
+        events: EventSink = ignore_events,
     ) -> None:
         """Start the worker service.
 

@@ -1,10 +1,11 @@
-"""Generate the pages of docs/operations/ that can drift: settings, CLI help, exit codes.
+"""Generate the pages of docs/operations/ that can drift: settings, CLI help, exit codes, events.
 
 usage: python tools/generate_docs.py [--check]
 """
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,6 +15,8 @@ import generated
 from mx_artifact_cli.main import HELP_WIDTH, cli
 from mx_artifact_cli.options import SettingOption
 from mx_artifacts.errors import ExitCode, MxArtifactsError
+from mx_artifacts.observability import catalogue
+from mx_artifacts.observability.events import Event
 from mx_artifacts.settings import SETTINGS
 from mx_artifacts.transport.nixl import (
     UCX_DEFAULTS,
@@ -137,6 +140,32 @@ lists in `attempts`, `KindsFailedError` from those in `failures` when no kind is
 {table(("error", "code", "retryable", "meaning", "next"), *rows)}"""
 
 
+def events_page() -> str:
+    """Describe every event of the catalogue."""
+    events = [
+        each
+        for each in vars(catalogue).values()
+        if isinstance(each, type) and issubclass(each, Event) and each is not Event
+    ]
+    rows = [
+        (
+            f"`{event.name}`",
+            f"`{event.__name__}`",
+            ", ".join(f"`{field.name}`" for field in dataclasses.fields(event)),
+            " ".join((event.__doc__ or "").split()),
+        )
+        for event in events
+    ]
+    return f"""# Events
+
+The library and the central server call an `EventSink` with what happens; `mx-artifact ... --format
+jsonl` prints each as an object whose `event` is the name in the first column. A sink tells events
+apart by class (`mx_artifacts.observability.catalogue`). Fields that end in `_bytes` are bytes, in
+`_seconds` seconds; an `error` is the exception, printed as in [exit codes](exit-codes.md).
+
+{table(("event", "class", "fields", "when"), *rows)}"""
+
+
 def generate(out: Path) -> None:
     """Write all pages below `out`."""
     out.mkdir(parents=True, exist_ok=True)
@@ -144,6 +173,7 @@ def generate(out: Path) -> None:
         ("settings.md", settings_page()),
         ("cli.md", cli_page()),
         ("exit-codes.md", exit_codes_page()),
+        ("events.md", events_page()),
     ):
         (out / name).write_text(NOTICE + page, encoding="utf-8")
 

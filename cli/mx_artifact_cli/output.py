@@ -128,7 +128,7 @@ class Output:
     def forward(self, event: Event) -> None:
         """Write a library event as a record; an EventSink, so it never raises."""
         with contextlib.suppress(OSError):
-            self.record(event.name, event.fields)
+            self.record(event.name, event.fields())
 
     # --- all else, on stderr ----------------------------------------------------------------
 

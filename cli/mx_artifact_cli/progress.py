@@ -1,15 +1,4 @@
-"""Shows the library's transfer events: a bar on a terminal, plain lines elsewhere.
-
-Events that count, by their name:
-
-    discover.waiting   error (why there is nothing yet), again and again
-    fetch.waiting      error (likewise), once
-    group.waiting      reason (who of the group is not ready), whenever it changes
-    seed.failed        error (why what comes is not served to others)
-    transfer.started   total_bytes
-    transfer.chunk     length_bytes, for each chunk that was received and verified; any thread
-    transfer.finished
-"""
+"""Shows the library's transfer events: a bar on a terminal, plain lines elsewhere."""
 
 from __future__ import annotations
 
@@ -21,7 +10,16 @@ from typing import TYPE_CHECKING
 
 from mx_artifact_cli.output import Format, Output
 from mx_artifact_cli.text import format_bytes, format_seconds
-from mx_artifacts.observability.events import Event, EventSink, drop
+from mx_artifacts.observability.catalogue import (
+    DiscoveryWaiting,
+    FetchWaiting,
+    GroupWaiting,
+    SeedFailed,
+    SpanReceived,
+    TransferFinished,
+    TransferStarted,
+)
+from mx_artifacts.observability.events import Event, EventSink, ignore_events
 from mx_artifacts.runtime.clock import SYSTEM_CLOCK, Clock
 
 if TYPE_CHECKING:
@@ -37,7 +35,7 @@ def progress(output: Output, *, clock: Clock = SYSTEM_CLOCK) -> Iterator[EventSi
     if output.format is Format.JSONL:
         yield output.forward
     elif output.format is not Format.HUMAN:
-        yield drop
+        yield ignore_events
     elif sys.stderr.isatty():
         with contextlib.closing(ProgressBar(output)) as bar:
             yield _with_waiting(output, bar)
@@ -50,12 +48,11 @@ def _with_waiting(output: Output, sink: EventSink) -> EventSink:
     said: set[str] = set()
 
     def watch(event: Event) -> None:
-        if event.name == "seed.failed":
-            error = event.fields["error"]
+        if isinstance(event, SeedFailed):
+            error = event.error
             output.warn(f"what is fetched is not served to others: {error}. {error.hint()}")
-            return
-        if event.name in ("discover.waiting", "fetch.waiting", "group.waiting"):
-            reason = str(event.fields.get("error") or event.fields["reason"])
+        elif isinstance(event, (DiscoveryWaiting, FetchWaiting, GroupWaiting)):
+            reason = event.reason if isinstance(event, GroupWaiting) else str(event.error)
             if reason not in said:
                 said.add(reason)
                 output.note(f"waiting: {reason}")
@@ -73,14 +70,14 @@ class ProgressBar:
         self._bar: Progress | None = None
 
     def __call__(self, event: Event) -> None:
-        if event.name == "transfer.started":
+        if isinstance(event, TransferStarted):
             self.close()  # of a source that was lost half-way
             self._bar = _bar(self._output)
-            self._task = self._bar.add_task("receiving", total=event.fields["total_bytes"])
+            self._task = self._bar.add_task("receiving", total=event.total_bytes)
             self._bar.start()
-        elif event.name == "transfer.chunk" and self._bar is not None:
-            self._bar.advance(self._task, event.fields["length_bytes"])
-        elif event.name == "transfer.finished":
+        elif isinstance(event, SpanReceived) and self._bar is not None:
+            self._bar.advance(self._task, event.length_bytes)
+        elif isinstance(event, TransferFinished):
             self.close()
 
     def close(self) -> None:
@@ -129,10 +126,10 @@ class ProgressLines:
 
     def __call__(self, event: Event) -> None:
         with self._lock:
-            if event.name == "transfer.started":
-                self._begin(event.fields["total_bytes"])
-            elif event.name == "transfer.chunk":
-                self._done_bytes += event.fields["length_bytes"]
+            if isinstance(event, TransferStarted):
+                self._begin(event.total_bytes)
+            elif isinstance(event, SpanReceived):
+                self._done_bytes += event.length_bytes
                 now = self._clock.monotonic()
                 if now - self._last_line >= LINE_INTERVAL_SECONDS:
                     self._last_line = now

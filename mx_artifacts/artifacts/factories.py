@@ -14,7 +14,7 @@ from mx_artifacts.kinds.base import CacheKind
 from mx_artifacts.kinds.registry import get_kind
 from mx_artifacts.memory.budget import BundleBudget
 from mx_artifacts.node.environment import environment
-from mx_artifacts.observability.events import EventSink, drop
+from mx_artifacts.observability.events import EventSink, ignore_events
 
 AnyPath = str | Path
 
@@ -28,7 +28,7 @@ def transfer_of_kind(
     lock_timeout_seconds: float = DEFAULT_LOCK_TIMEOUT_SECONDS,
     durable: bool | None = None,
     memory: BundleBudget | None = None,
-    events: EventSink = drop,
+    events: EventSink = ignore_events,
 ) -> TarredP2PArtifactTransfer:
     """Return a transfer whose source and target roots are this node's roots of `kind`.
 

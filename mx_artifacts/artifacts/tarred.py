@@ -31,7 +31,7 @@ from mx_artifacts.artifacts.target.incoming import (
 from mx_artifacts.artifacts.target.root_receiver import WantedBundle
 from mx_artifacts.bundle.existing_entries import count_entries
 from mx_artifacts.bundle.pack import pack_tree
-from mx_artifacts.bundle.packed import PackedTree
+from mx_artifacts.bundle.packed import PackedTree, PackReport
 from mx_artifacts.bundle.seal import seal
 from mx_artifacts.client.central import CentralClient
 from mx_artifacts.core.chunks import DEFAULT_CHUNK_SIZE_BYTES
@@ -57,7 +57,8 @@ from mx_artifacts.kinds.registry import kind_of
 from mx_artifacts.memory.budget import BundleBudget
 from mx_artifacts.memory.buffers import Bundle
 from mx_artifacts.node.environment import environment
-from mx_artifacts.observability.events import Event, EventSink, drop
+from mx_artifacts.observability.catalogue import RootPacked
+from mx_artifacts.observability.events import EventSink, ignore_events
 from mx_artifacts.transfer.engine import TransferLimits
 from mx_artifacts.transport.base import Transport
 
@@ -85,7 +86,7 @@ class TarredP2PArtifactTransfer:
     lock_timeout_seconds: float = DEFAULT_LOCK_TIMEOUT_SECONDS
     durable: bool | None = None
     memory: BundleBudget | None = field(default=None, repr=False, compare=False)
-    events: EventSink = field(default=drop, repr=False, compare=False)
+    events: EventSink = field(default=ignore_events, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         names = [self._bundle_name(root) for root in self.roots]
@@ -121,8 +122,7 @@ class TarredP2PArtifactTransfer:
                 tree = trees[path] = self._pack(root, memory.allocate, former.get(path))
                 if not root.off:
                     packed.append(PackedRoot(root.name, root.source_root, tree.report))
-                    told = {"root": root.source_root, "report": tree.report}
-                    self.events(Event("seal.packed", told))
+                    self.events(_root_packed(root.source_root, tree.report))
             chunk_size = self.chunk_size or DEFAULT_CHUNK_SIZE_BYTES
             bundles = {path: tree.memory for path, tree in trees.items()}
             manifest = seal(bundles, self.mx_source_type, chunk_size)
@@ -326,3 +326,10 @@ class TarredP2PArtifactTransfer:
             )
         finally:
             staged.close()
+
+
+def _root_packed(root: Path, report: PackReport) -> RootPacked:
+    skipped = [(each.path, each.reason) for each in report.skipped]
+    return RootPacked(
+        str(root), report.file_count, report.content_bytes, report.bundle_bytes, skipped
+    )

@@ -20,7 +20,8 @@ from mx_artifacts.install.plan import Plan, plan_entries, plan_whole
 from mx_artifacts.install.staging.staging import StagedTree
 from mx_artifacts.install.workspace.entries import ancestors
 from mx_artifacts.install.workspace.workspace import Workspace
-from mx_artifacts.observability.events import Event, EventSink
+from mx_artifacts.observability.catalogue import EntryMoved, MovesJournaled
+from mx_artifacts.observability.events import EventSink
 
 
 @dataclass(frozen=True)
@@ -67,7 +68,7 @@ class Committer:
             with open_parent(workspace.root, move.entry, create=access) as (parent_fd, name):
                 if _move(source, parent_fd, name, move, aside):
                     moved.add(move.entry)
-            self._tell("moved", workspace, entry=move.entry)
+            self.events(EntryMoved(str(workspace.root), move.entry))
         _make_durable(workspace.root, moved)
         kept = (*plan.kept, *(move.entry for move in plan.moves if move.entry not in moved))
         directories = tuple(plan.new_directories)
@@ -82,7 +83,7 @@ class Committer:
             empty_root=plan.empty_root,
         )
         save_journal(workspace.journal, journal)
-        self._tell("journaled", workspace, moves=len(journal.moves))
+        self.events(MovesJournaled(str(workspace.root), len(journal.moves)))
 
     def _move_whole(self, workspace: Workspace, staged: StagedTree, plan: Plan) -> bool:
         """Rename the tree onto the root; False when it must go in entry by entry after all."""
@@ -97,11 +98,8 @@ class Committer:
                     return False
                 raise
         fsync_directory(workspace.root.parent)
-        self._tell("moved", workspace, entry="")
+        self.events(EntryMoved(str(workspace.root), entry=""))
         return True
-
-    def _tell(self, what: str, workspace: Workspace, **fields: object) -> None:
-        self.events(Event(f"install.{what}", {"root": str(workspace.root), **fields}))
 
 
 def settle(workspace: Workspace) -> bool:

@@ -44,7 +44,13 @@ from mx_artifacts.install.state.already_installed import find_installed
 from mx_artifacts.install.workspace.acquire import locked_workspaces
 from mx_artifacts.install.workspace.entries import ancestors
 from mx_artifacts.install.workspace.workspace import Workspace
-from mx_artifacts.observability.events import Event, EventSink, drop
+from mx_artifacts.observability.catalogue import (
+    ReceiptWritten,
+    RootRecovered,
+    RootsLocked,
+    RootStaged,
+)
+from mx_artifacts.observability.events import EventSink, ignore_events
 from mx_artifacts.runtime import gc_pause
 from mx_artifacts.runtime.clock import SYSTEM_CLOCK, Clock
 
@@ -57,7 +63,7 @@ def install_artifact(
     lock_timeout_seconds: float,
     agreement: Agreement = ALONE,
     clock: Clock = SYSTEM_CLOCK,
-    events: EventSink = drop,
+    events: EventSink = ignore_events,
 ) -> InstallReport:
     """Install what was staged for every root; on any failure all roots are as they were.
 
@@ -165,7 +171,7 @@ class _Install:
     events: EventSink
 
     def run(self) -> InstallReport:
-        self._tell("locked", roots=[str(target.workspace.root) for target in self.targets])
+        self.events(RootsLocked([str(target.workspace.root) for target in self.targets]))
         self.settle()  # what an installer that was killed left
         already = None if self.replace else self._find_installed()
         if already is not None:
@@ -190,7 +196,7 @@ class _Install:
             taken_back = settle(workspace)
         except RollbackFailedError as error:
             return error  # the other roots are settled all the same
-        self._tell("settled", root=str(workspace.root), taken_back=taken_back)
+        self.events(RootRecovered(str(workspace.root), taken_back))
         return None
 
     def _inner_first(self) -> list[_Target]:
@@ -217,7 +223,7 @@ class _Install:
                 )
             target.staged = target.staging.prepare(replaces=self.replace)
             files = sum(len(entry.files) for entry in target.staged.entries)
-            self._tell("staged", root=str(target.workspace.root), files=files)
+            self.events(RootStaged(str(target.workspace.root), files))
 
     def _commit(self) -> Path:
         directory, artifact_id = self.targets[0].workspace.receipts, self.artifact.artifact_id
@@ -239,11 +245,8 @@ class _Install:
         )
         save_receipt(path, receipt, lambda: self.agreement.before_receipt(reports))
         remember(path, receipt)
-        self._tell("receipt", path=str(path))
+        self.events(ReceiptWritten(str(path)))
         return path
-
-    def _tell(self, what: str, **fields: object) -> None:
-        self.events(Event(f"install.{what}", fields))
 
 
 def require_distinct(roots: Sequence[Path]) -> None:

@@ -34,7 +34,8 @@ from mx_artifacts.install.workspace.workspace import Workspace, receipt_director
 from mx_artifacts.kinds.base import NEVER_PACKED
 from mx_artifacts.kinds.registry import get_kind
 from mx_artifacts.kinds.usage_markers import matches
-from mx_artifacts.observability.events import Event, EventSink, drop
+from mx_artifacts.observability.catalogue import EntryRemoved
+from mx_artifacts.observability.events import EventSink, ignore_events
 from mx_artifacts.runtime.clock import SYSTEM_CLOCK, Clock
 
 
@@ -75,7 +76,7 @@ def uninstall_artifact(
     force: bool = False,
     lock_timeout_seconds: float,
     clock: Clock = SYSTEM_CLOCK,
-    events: EventSink = drop,
+    events: EventSink = ignore_events,
 ) -> UndoReport:
     """Remove what an install put into its roots, and directories that it made and leaves empty.
 
@@ -144,7 +145,7 @@ class _Undo:
                 kept[entry.entry] = reason
             else:
                 removed.append(entry.entry)
-                self.events(Event("undo.removed", {"root": root.root, "entry": entry.entry}))
+                self.events(EntryRemoved(root.root, entry.entry))
         self._tidy(workspace, root, removed)
         superseded = tuple(e.entry for e in root.installed if e.entry in owners)
         return RootUndo(root.root, tuple(removed), kept, superseded)

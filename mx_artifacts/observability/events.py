@@ -1,27 +1,32 @@
-"""One stream of events that feeds logs, progress bars and tests.
+"""The base of all events, and what receives them.
 
-An event is a name in dotted form (`transfer.chunk`) and plain fields. Whoever wants to watch
-passes an `EventSink`; the default drops everything and costs one call.
+`catalogue.py` lists every event. Whoever wants to watch passes an `EventSink`; logs, progress bars,
+`--format jsonl`, metrics and tests are sinks. The default sink ignores events and costs one call.
 """
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 
 @dataclass(frozen=True)
 class Event:
-    """Something that happened. Byte counts end in `_bytes`, times in `_seconds`."""
+    """Something that happened. Fields in bytes end in `_bytes`, times in seconds in `_seconds`."""
 
-    name: str
-    fields: Mapping[str, Any] = field(default_factory=dict)
+    name: ClassVar[str]
+    """The event's name for programs, dotted: the room's word and what happened there."""
+
+    def fields(self) -> Mapping[str, Any]:
+        """Return the event's fields by name."""
+        return {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
 
 
 EventSink = Callable[[Event], None]
 """Called from any thread; must return quickly and must not raise."""
 
 
-def drop(event: Event) -> None:
+def ignore_events(event: Event) -> None:
     """Ignore `event`; the default sink."""

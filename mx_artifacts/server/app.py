@@ -13,6 +13,8 @@ from mx_artifacts.core.groups import PRESENCE_SECONDS
 from mx_artifacts.errors import BackendUnavailableError
 from mx_artifacts.metadata.base import MetadataBackend
 from mx_artifacts.metadata.registry import create_backend
+from mx_artifacts.observability.catalogue import ServerStarted
+from mx_artifacts.observability.events import EventSink, ignore_events
 from mx_artifacts.runtime.clock import SYSTEM_CLOCK, Clock
 from mx_artifacts.server.groups import GroupService
 from mx_artifacts.server.health import (
@@ -53,6 +55,7 @@ async def serve(
     on_ready: Callable[[str], None],
     stop: asyncio.Event,
     clock: Clock = SYSTEM_CLOCK,
+    events: EventSink = ignore_events,
 ) -> None:
     """Serve until `stop` is set; then finish the calls in flight and free everything.
 
@@ -64,7 +67,7 @@ async def serve(
     """
     backend = create_backend(config.backend_url)
     try:
-        await _serve(config, backend, on_ready, stop, clock)
+        await _serve(config, backend, on_ready, stop, clock, events)
     finally:
         await backend.close()
 
@@ -75,11 +78,12 @@ async def _serve(
     on_ready: Callable[[str], None],
     stop: asyncio.Event,
     clock: Clock,
+    events: EventSink,
 ) -> None:
-    monitor = BackendMonitor(backend)
+    monitor = BackendMonitor(backend, events)
     # Without so_reuseport 0 a second server on the port would silently take half of the calls.
     server = grpc.aio.server(options=(*MESSAGE_OPTIONS, ("grpc.so_reuseport", 0)))
-    service = P2pService(backend, clock, config.heartbeat_timeout_seconds)
+    service = P2pService(backend, clock, config.heartbeat_timeout_seconds, events)
     p2p_pb2_grpc.add_P2pServiceServicer_to_server(service, server)  # type: ignore[no-untyped-call]
     groups = GroupService(backend, clock, config.group_presence_seconds)
     group_pb2_grpc.add_GroupServiceServicer_to_server(groups, server)  # type: ignore[no-untyped-call]
@@ -92,6 +96,7 @@ async def _serve(
         logger.warning(
             "%s is open to everyone who can reach it: there is no authentication", address
         )
+    events(ServerStarted(address, backend.properties.name))
     on_ready(address)
     times = ReaperTimes(
         config.heartbeat_timeout_seconds,
@@ -99,7 +104,7 @@ async def _serve(
         config.reaper_scan_interval_seconds,
     )
     tasks = [
-        asyncio.create_task(Reaper(backend, clock, times).run(stop)),
+        asyncio.create_task(Reaper(backend, clock, times, events).run(stop)),
         asyncio.create_task(monitor.run(stop, PING_INTERVAL_SECONDS)),
     ]
     try:

@@ -11,6 +11,8 @@ from grpc_reflection.v1alpha import reflection
 
 from mx_artifacts.errors import BackendUnavailableError
 from mx_artifacts.metadata.base import MetadataBackend
+from mx_artifacts.observability.catalogue import BackendDown, BackendUp
+from mx_artifacts.observability.events import EventSink, ignore_events
 from mx_artifacts.runtime.clock import Clock
 from mx_artifacts.version import __version__
 from mx_artifacts.wire.gen.model_express import health_pb2 as mx_health_pb2
@@ -31,8 +33,9 @@ logger = logging.getLogger(__name__)
 class BackendMonitor:
     """Asks the backend whether it answers, and keeps grpc.health.v1 up to date with that."""
 
-    def __init__(self, backend: MetadataBackend) -> None:
+    def __init__(self, backend: MetadataBackend, events: EventSink = ignore_events) -> None:
         self._backend = backend
+        self._events = events
         self.servicer = health.aio.HealthServicer()
         self.serving = True
 
@@ -54,8 +57,10 @@ class BackendMonitor:
             serving = False
             if self.serving:
                 logger.warning("metadata backend does not answer: %s; %s", error, error.hint())
+                self._events(BackendDown(error))
         if serving and not self.serving:
             logger.info("metadata backend answers again")
+            self._events(BackendUp())
         self.serving = serving
         states = health_pb2.HealthCheckResponse
         for service in (health.OVERALL_HEALTH, _P2P):

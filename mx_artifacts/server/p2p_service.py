@@ -16,6 +16,8 @@ from mx_artifacts.core.identity import SOURCE_ID_LENGTH, compute_mx_source_id
 from mx_artifacts.core.sources import PodIdentity, SourceStatus, WorkerRecord, status_at
 from mx_artifacts.errors import ManifestInvalidError
 from mx_artifacts.metadata.base import MetadataBackend
+from mx_artifacts.observability.catalogue import SourcePublished
+from mx_artifacts.observability.events import EventSink, ignore_events
 from mx_artifacts.runtime.clock import Clock, unix_ms
 from mx_artifacts.server.answers import errors_as_status
 from mx_artifacts.wire import convert
@@ -33,9 +35,14 @@ class P2pService(p2p_pb2_grpc.P2pServiceServicer):
     """Handlers of one server; they share nothing but the backend."""
 
     def __init__(
-        self, backend: MetadataBackend, clock: Clock, heartbeat_timeout_seconds: float
+        self,
+        backend: MetadataBackend,
+        clock: Clock,
+        heartbeat_timeout_seconds: float,
+        events: EventSink = ignore_events,
     ) -> None:
         self._backend = backend
+        self._events = events
         self._clock = clock
         self._heartbeat_timeout_ms = int(heartbeat_timeout_seconds * 1000)
 
@@ -63,6 +70,7 @@ class P2pService(p2p_pb2_grpc.P2pServiceServicer):
             identity.model_name,
             record.worker_rank,
         )
+        self._events(SourcePublished(mx_source_id, request.worker_id))
         return pb.PublishMetadataResponse(
             success=True,
             message=f"published as source {mx_source_id}",

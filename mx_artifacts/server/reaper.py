@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from mx_artifacts.core.sources import SourceRef, SourceStatus
 from mx_artifacts.errors import BackendUnavailableError
 from mx_artifacts.metadata.base import MetadataBackend
+from mx_artifacts.observability.catalogue import RecordsSwept
+from mx_artifacts.observability.events import EventSink, ignore_events
 from mx_artifacts.runtime.clock import Clock, unix_ms
 
 logger = logging.getLogger(__name__)
@@ -35,8 +37,15 @@ class Reaper:
     """Several servers may each run one over a shared backend: every change is conditional on the
     time that was read, so a heartbeat in between wins."""
 
-    def __init__(self, backend: MetadataBackend, clock: Clock, times: ReaperTimes) -> None:
+    def __init__(
+        self,
+        backend: MetadataBackend,
+        clock: Clock,
+        times: ReaperTimes,
+        events: EventSink = ignore_events,
+    ) -> None:
         self._backend = backend
+        self._events = events
         self._clock = clock
         self._times = times
 
@@ -69,6 +78,7 @@ class Reaper:
                 deleted += await self._delete(ref)
         if marked or deleted:
             logger.info("marked %d silent workers STALE, deleted %d", marked, deleted)
+            self._events(RecordsSwept(marked, deleted))
         return SweepReport(marked, deleted)
 
     async def _mark_stale(self, ref: SourceRef) -> bool:

@@ -18,7 +18,8 @@ from mx_artifacts.errors import (
     TransportError,
 )
 from mx_artifacts.memory.pool import BufferPool
-from mx_artifacts.observability.events import Event, EventSink, drop
+from mx_artifacts.observability.catalogue import SourceFailed, TransferFinished, TransferStarted
+from mx_artifacts.observability.events import EventSink, ignore_events
 from mx_artifacts.runtime.clock import SYSTEM_CLOCK, Clock
 from mx_artifacts.runtime.deadline import Deadline
 from mx_artifacts.runtime.rate_limit import RateLimit
@@ -77,7 +78,7 @@ def fetch_artifact(
     limits: TransferLimits,
     *,
     find_more: FindSources = nobody,
-    events: EventSink = drop,
+    events: EventSink = ignore_events,
     clock: Clock = SYSTEM_CLOCK,
     rng: random.Random | None = None,
 ) -> TransferResult:
@@ -134,8 +135,8 @@ def fetch_artifact(
         spans = list(receiver.begin(plan.manifest, plan.maps))
         if limits.serves_on and plan.maps:
             rng.shuffle(spans)
-        size = {"total_bytes": sum(s.length for s in spans), "chunk_count": len(spans)}
-        events(Event("transfer.started", size))
+        total_bytes = sum(span.length for span in spans)
+        events(TransferStarted(total_bytes, len(spans)))
         delivered: Mapping[str, int] = {}
         if spans:
             others = [s for s in sources if s not in failures.addresses]
@@ -166,8 +167,7 @@ def fetch_artifact(
             delivered = board.delivered()
             failures.forget_those_of(board.sources())
         receiver.finish()
-    events(Event("transfer.finished", size))
-    total_bytes = size["total_bytes"]
+    events(TransferFinished(total_bytes, len(spans)))
     return TransferResult(
         plan.manifest, plan.source.address, total_bytes, delivered, failures.by_endpoint
     )
@@ -215,8 +215,7 @@ class _Failures:
         self.addresses.add(address)
         self.by_endpoint[address.endpoint] = error
         if type(known) is not type(error):
-            told = {"endpoint": address.endpoint, "error": error}
-            self._events(Event("transfer.source_failed", told))
+            self._events(SourceFailed(address.endpoint, error))
 
     def forget_those_of(self, sources: Iterable[Source]) -> None:
         """Take back what sources failed by that are well again."""

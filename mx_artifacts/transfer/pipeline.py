@@ -24,7 +24,8 @@ from mx_artifacts.errors import (
     TransportUnavailableError,
 )
 from mx_artifacts.memory.pool import BufferPool, PooledBuffer
-from mx_artifacts.observability.events import Event, EventSink
+from mx_artifacts.observability.catalogue import SpanReceived
+from mx_artifacts.observability.events import EventSink
 from mx_artifacts.runtime.clock import SYSTEM_CLOCK
 from mx_artifacts.runtime.deadline import SLOW_HINT, Deadline
 from mx_artifacts.runtime.rate_limit import RateLimit
@@ -177,7 +178,7 @@ class Pipeline:
 
     def _finished(self, span: Span) -> None:
         self._board.finished(span)
-        self._target.events(Event("transfer.chunk", {"length_bytes": span.length}))
+        self._target.events(SpanReceived(span.length))
 
     def _too_late(self) -> ReadTimeoutError:
         sources = ", ".join(map(str, self._board.sources())) or "any source"

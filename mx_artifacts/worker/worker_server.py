@@ -16,7 +16,8 @@ from mx_artifacts.core.member_index import MemberIndex
 from mx_artifacts.errors import ConfigurationError, TransportError
 from mx_artifacts.memory.buffers import Bundle
 from mx_artifacts.memory.leases import LeaseTable
-from mx_artifacts.observability.events import Event, EventSink, drop
+from mx_artifacts.observability.catalogue import WorkerPortChanged
+from mx_artifacts.observability.events import EventSink, ignore_events
 from mx_artifacts.runtime.clock import SYSTEM_CLOCK, Clock
 from mx_artifacts.runtime.rate_limit import RateLimit
 from mx_artifacts.transport.base import Transport
@@ -78,7 +79,7 @@ class WorkerServer:
         max_bytes_per_second: float | None = None,
         compression: str = NONE,
         block_slots: int = 4,
-        events: EventSink = drop,
+        events: EventSink = ignore_events,
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
         """Bind nothing yet.
@@ -275,6 +276,5 @@ class WorkerServer:
         logger.warning(
             "port %d is in use, so targets find this source on port %d", self._wanted_port, port
         )
-        ports = {"wanted_port": self._wanted_port, "port": port}
-        self._events(Event("worker.port_changed", ports))
+        self._events(WorkerPortChanged(self._wanted_port, port))
         return port

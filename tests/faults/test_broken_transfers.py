@@ -21,7 +21,7 @@ from mx_artifacts.errors import (
     PeerLostError,
     ReadTimeoutError,
 )
-from mx_artifacts.observability.events import Event, EventSink, drop
+from mx_artifacts.observability.events import Event, EventSink, ignore_events
 from mx_artifacts.transport.faults import Corrupt, Delay, Fault, FaultyTransport, LosePeer, Stall
 from mx_artifacts.worker.extension_service import SourceService
 from mx_artifacts.worker.worker_server import WorkerServer
@@ -61,7 +61,7 @@ class Target:
         *,
         timeout_seconds: float = 60,
         max_inflight_chunks: int = 2,
-        events: EventSink = drop,
+        events: EventSink = ignore_events,
     ) -> None:
         self.received = TransferResult()
         fetch(
@@ -184,7 +184,7 @@ def test_a_source_that_stops_is_noticed(artifact: SealedArtifact, target: Target
     arrived = threading.Semaphore(0)
 
     def count(event: Event) -> None:
-        if event.name == "transfer.chunk":
+        if event.name == "transfer.span":
             arrived.release()
 
     with serving(artifact, slots=2) as server, ThreadPoolExecutor(1) as other:
@@ -210,7 +210,7 @@ def test_a_source_that_serves_it_no_longer_is_as_good_as_gone(
     """Its publisher ends in order; to the target that is no damage, and another source may do."""
 
     def withdraw(event: Event) -> None:
-        if event.name == "transfer.chunk":
+        if event.name == "transfer.span":
             server.remove_artifact(SOURCE_ID, artifact.artifact_id)
 
     with (

@@ -198,7 +198,7 @@ def test_rollback_that_fails_says_what_is_left(
     root = fill(tmp_path / "root", {"mine": b"1"})
 
     def sink(event: Event) -> None:
-        if event.name == "install.moved" and event.fields["entry"] == "k2":
+        if event.name == "install.moved" and event.fields()["entry"] == "k2":
             monkeypatch.setattr(os, "rename", refuse)
             raise Interrupted
 

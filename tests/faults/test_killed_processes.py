@@ -63,7 +63,7 @@ def test_a_killed_source_is_a_clear_error_with_nothing_left(
     arrived, killed = threading.Semaphore(0), threading.Event()
 
     def wait_for_the_kill(event: Event) -> None:
-        if event.name == "transfer.chunk":
+        if event.name == "transfer.span":
             arrived.release()
             if not stalled:
                 killed.wait()

@@ -76,7 +76,7 @@ def half_way(counting: Counting, act: Callable[[], None]) -> Callable[[Event], N
 
     def sink(event: Event) -> None:
         read = sum(counting.bytes_from.values())
-        if event.name == "transfer.chunk" and read > LARGE_BYTES // 2 and not acted:
+        if event.name == "transfer.span" and read > LARGE_BYTES // 2 and not acted:
             acted.append(True)
             act()
 

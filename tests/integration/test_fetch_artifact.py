@@ -19,6 +19,7 @@ from mx_artifacts.errors import (
     PeerLostError,
     RecordNotFoundError,
 )
+from mx_artifacts.observability.catalogue import SpanReceived, TransferFinished, TransferStarted
 from mx_artifacts.observability.events import Event
 from mx_artifacts.runtime.threads import WorkStopped
 from mx_artifacts.transfer import pipeline
@@ -69,11 +70,12 @@ def test_events_add_up(tmp_path: Path, agent: Transport) -> None:
     events: list[Event] = []
     with serving(artifact) as server:
         fetch(server.endpoint, "", agent, events=events.append)
-    size = {"total_bytes": artifact.manifest.total_size, "chunk_count": 6}
-    assert events[0] == Event("transfer.started", size)
-    assert events[-1] == Event("transfer.finished", size)
-    assert {event.name for event in events[1:-1]} == {"transfer.chunk"}
-    assert sum(e.fields["length_bytes"] for e in events[1:-1]) == artifact.manifest.total_size
+    total_bytes = artifact.manifest.total_size
+    assert events[0] == TransferStarted(total_bytes, 6)
+    assert events[-1] == TransferFinished(total_bytes, 6)
+    received = [event for event in events[1:-1] if isinstance(event, SpanReceived)]
+    assert len(received) == len(events) - 2
+    assert sum(event.length_bytes for event in received) == total_bytes
 
 
 def test_a_table_of_many_pages_arrives(tmp_path: Path, agent: Transport) -> None:
@@ -238,7 +240,7 @@ def test_only_wanted_files_are_transferred(agent: Transport) -> None:
         received = fetch(server.endpoint, "", agent, OnlyOne(), events=events.append)
     assert received.content["/bundle/b.tar"] == artifact.content["/bundle/b.tar"]
     assert received.content["/bundle/c.tar"] == b"\0"
-    assert events[0].fields == {"total_bytes": 2 * CHUNK_SIZE, "chunk_count": 2}
+    assert events[0] == TransferStarted(2 * CHUNK_SIZE, 2)
 
 
 def test_only_an_artifact_that_is_its_manifest_is_served(tmp_path: Path) -> None:

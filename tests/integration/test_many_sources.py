@@ -60,7 +60,7 @@ def test_a_bad_source_is_left_behind_and_named(
     finally:
         counting.let_go()
     assert contents(tmp_path / "cold") == contents(cache)
-    failed = [e.fields["endpoint"] for e in events if e.name == "transfer.source_failed"]
+    failed = [e.fields()["endpoint"] for e in events if e.name == "transfer.source_failed"]
     if isinstance(fault, Stall):
         assert not failed
         assert not fetched.left_behind
@@ -89,7 +89,7 @@ def test_an_interrupted_fetch_goes_on_where_it_was(fleet: Fleet, tmp_path: Path)
     counting._inner, agent = counting._inner, source._transport.agent_name
 
     def fail_late(event: Event) -> None:
-        if event.name == "transfer.chunk" and sum(counting.bytes_from.values()) > LARGE_BYTES // 2:
+        if event.name == "transfer.span" and sum(counting.bytes_from.values()) > LARGE_BYTES // 2:
             counting.fault_of[agent] = LosePeer()
 
     with pytest.raises(TransferFailedError):
@@ -107,7 +107,7 @@ def test_what_was_damaged_meanwhile_is_read_again(fleet: Fleet, tmp_path: Path) 
     counting = Counting()
 
     def fail_late(event: Event) -> None:
-        if event.name == "transfer.chunk" and sum(counting.bytes_from.values()) > LARGE_BYTES // 2:
+        if event.name == "transfer.span" and sum(counting.bytes_from.values()) > LARGE_BYTES // 2:
             counting.fault_of[source._transport.agent_name] = LosePeer()
 
     with pytest.raises(TransferFailedError):
@@ -265,7 +265,7 @@ def test_a_seed_that_finds_no_memory_harms_no_install(fleet: Fleet, tmp_path: Pa
     fleet.fetch(fetcher, tmp_path / "cold")
     assert contents(tmp_path / "cold") == contents(cache)
     (failed,) = [event for event in events if event.name == "seed.failed"]
-    assert "MX_ARTIFACT_RESIDENT_BUDGET" in failed.fields["error"].hint()
+    assert "MX_ARTIFACT_RESIDENT_BUDGET" in failed.fields()["error"].hint()
     assert isinstance(fetcher._seeds._seeder, Seeder)
     assert not fetcher._seeds._seeder._seeds
 
@@ -282,7 +282,7 @@ def test_seeds_that_lack_the_same_do_not_wait_for_each_other(
 
     def tell(event: Event) -> None:
         taken = sum(sum(each.bytes_from.values()) for each in countings)
-        if event.name == "transfer.chunk" and taken > LARGE_BYTES // 2:
+        if event.name == "transfer.span" and taken > LARGE_BYTES // 2:
             half.set()
 
     def fetch(number: int) -> MxArtifactsError | None:

@@ -23,6 +23,7 @@ from mx_artifacts.errors import (
     RecordNotFoundError,
     RemoteError,
 )
+from mx_artifacts.observability.catalogue import WorkerPortChanged
 from mx_artifacts.observability.events import Event
 from mx_artifacts.runtime.clock import FakeClock
 from mx_artifacts.wire.gen.model_express import p2p_pb2 as pb
@@ -315,7 +316,7 @@ def test_a_taken_port_is_left_or_named(taken_port: int, caplog: pytest.LogCaptur
     assert port not in (0, taken_port)
     assert easy.endpoint == f"127.0.0.1:{port}"
     assert str(port) in caplog.text
-    assert events == [Event("worker.port_changed", {"wanted_port": taken_port, "port": port})]
+    assert events == [WorkerPortChanged(taken_port, port)]
     second = WorkerServer(agent, host="127.0.0.1", port=port, strict_port=True)
     with pytest.raises(ConfigurationError, match="in use"):  # no SO_REUSEPORT between workers
         second.start()

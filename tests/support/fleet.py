@@ -16,7 +16,7 @@ from mx_artifacts.core.identity import SourceIdentity
 from mx_artifacts.fetcher import ArtifactFetcher
 from mx_artifacts.identity.identify import probe_identity
 from mx_artifacts.kinds.registry import get_kind
-from mx_artifacts.observability.events import EventSink, drop
+from mx_artifacts.observability.events import EventSink, ignore_events
 from mx_artifacts.publisher import ArtifactPublisher, PublisherSettings, PublishResult
 from mx_artifacts.server.app import ServerConfig
 from mx_artifacts.transport.base import Peer, PendingRead, Region, RemoteRange, Transport
@@ -66,7 +66,7 @@ class Fleet:
     def fetcher(
         self,
         transport: Callable[[], Transport] = lambda: new_agent("target"),
-        events: EventSink = drop,
+        events: EventSink = ignore_events,
         **settings: Any,
     ) -> ArtifactFetcher:
         """Return a fetcher with an agent of its own."""

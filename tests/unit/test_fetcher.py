@@ -35,7 +35,8 @@ from mx_artifacts.fetcher import ArtifactFetcher
 from mx_artifacts.filesystem.space import Need
 from mx_artifacts.install.base import ArtifactOrigin, RootInstall
 from mx_artifacts.kinds.registry import get_kind
-from mx_artifacts.observability.events import Event, drop
+from mx_artifacts.observability.catalogue import FetchWaiting
+from mx_artifacts.observability.events import Event, ignore_events
 from mx_artifacts.runtime.clock import FakeClock
 from mx_artifacts.transport.base import Transport
 from tests.support.install_cases import NEW, install_roots, make_bundle
@@ -197,7 +198,7 @@ def test_what_another_process_fetches_meanwhile_is_not_transferred(
 
     clock, events = WhileWaiting(finish), list[Event]()
     other.enter_context(
-        turn_to_fetch(bundles, "a", [root], timeout_seconds=0, clock=clock, events=drop)
+        turn_to_fetch(bundles, "a", [root], timeout_seconds=0, clock=clock, events=ignore_events)
     )
     fetched = ArtifactFetcher(
         client=cast(CentralClient, Server(clock, {TRITON: 0.0})),
@@ -208,8 +209,8 @@ def test_what_another_process_fetches_meanwhile_is_not_transferred(
     ).fetch_and_install(kind, TRITON, {"": root})
     assert (fetched.total_bytes, fetched.report.unchanged) == (0, True)
     (event,) = events
-    assert event.name == "fetch.waiting"
-    assert str(event.fields["error"]) == f"another process fetches artifact a into {root}"
+    assert isinstance(event, FetchWaiting)
+    assert str(event.error) == f"another process fetches artifact a into {root}"
     assert list(bundles.iterdir()) == []
 
 

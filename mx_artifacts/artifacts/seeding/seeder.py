@@ -23,7 +23,8 @@ from mx_artifacts.core.sources import ArtifactSummary, PodIdentity, WorkerRecord
 from mx_artifacts.errors import MxArtifactsError, RegistrationError
 from mx_artifacts.memory.budget import BundleBudget
 from mx_artifacts.memory.buffers import Buffer, Bundle
-from mx_artifacts.observability.events import Event, EventSink
+from mx_artifacts.observability.catalogue import SeedFailed
+from mx_artifacts.observability.events import EventSink
 from mx_artifacts.transport.base import Transport
 from mx_artifacts.worker.partial_chunk_source import PartialChunkSource
 from mx_artifacts.worker.worker_server import WorkerServer
@@ -88,7 +89,7 @@ class Seeder:
             try:
                 seed = self._serve(identity, source, manifest, maps, on_failure)
             except MxArtifactsError as error:
-                self._events(Event("seed.failed", {"error": error}))
+                self._events(SeedFailed(error))
                 return None
             seed.undo = on_failure.pop_all()
         self._seeds[source.mx_source_id] = seed

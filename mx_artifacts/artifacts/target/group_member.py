@@ -29,7 +29,13 @@ from mx_artifacts.errors import (
     RollbackFailedError,
 )
 from mx_artifacts.install.base import RootReport
-from mx_artifacts.observability.events import Event, EventSink
+from mx_artifacts.observability.catalogue import (
+    GroupCommitted,
+    GroupDone,
+    GroupJoined,
+    GroupWaiting,
+)
+from mx_artifacts.observability.events import EventSink
 from mx_artifacts.runtime.clock import Clock
 from mx_artifacts.wire.groups import GroupAnswer
 
@@ -110,7 +116,7 @@ class GroupMember:
         answer = self._join()
         self._presence_seconds = answer.presence_seconds or PRESENCE_SECONDS
         self._report = replace(self._report, round_id=answer.round.round_id)
-        self._tell("joined", member_id=self._wanted.member_id, round_id=answer.round.round_id)
+        self._events(GroupJoined(self._report.group, self._wanted.member_id, answer.round.round_id))
         self._check(answer.round)
         self._thread.start()
         return self
@@ -172,7 +178,7 @@ class GroupMember:
         """
         self._report = replace(self._report, progress=Progress.STAGED, artifact_id=artifact_id)
         self._wait_for(Phase.COMMIT)
-        self._tell("commit")
+        self._events(GroupCommitted(self._report.group))
 
     def before_receipt(self, roots: Sequence[RootReport]) -> None:
         """Wait until all have moved.
@@ -203,7 +209,7 @@ class GroupMember:
                 raise interrupt from None
             self._interrupt = interrupt
         self._done = True
-        self._tell("done")
+        self._events(GroupDone(self._report.group))
 
     def _wait_for(self, phase: Phase) -> None:
         started = heard = self._clock.monotonic()
@@ -224,7 +230,7 @@ class GroupMember:
                 lacking = reached.lacking(self._report.progress)
                 if said != reached.describe():
                     said = reached.describe()
-                    self._tell("waiting", reason=f"{self._name}: {said}")
+                    self._events(GroupWaiting(self._report.group, f"{self._name}: {said}"))
             if now - started >= self._wanted.timeout_seconds:
                 self._give_up(f"waited {self._wanted.timeout_seconds:g} s for {lacking}")
                 return
@@ -281,9 +287,6 @@ class GroupMember:
             # A sign of life only: what it is answered is asked for again where it matters.
             with suppress(MxArtifactsError):
                 self._client.report_to_group(self._report)
-
-    def _tell(self, what: str, **fields: object) -> None:
-        self._events(Event(f"group.{what}", {"group": self._report.group, **fields}))
 
 
 def _said(error: BaseException) -> str:

@@ -15,7 +15,8 @@ from pathlib import Path
 from mx_artifacts.artifacts.bundle_root import make_bundle_root, sweep, turn_file
 from mx_artifacts.errors import InstallLockedError
 from mx_artifacts.filesystem.lock import locked
-from mx_artifacts.observability.events import Event, EventSink
+from mx_artifacts.observability.catalogue import FetchWaiting
+from mx_artifacts.observability.events import EventSink
 from mx_artifacts.runtime.clock import Clock
 
 UNSAID_SECONDS = 0.2
@@ -49,7 +50,7 @@ def turn_to_fetch(
                 error = InstallLockedError(
                     f"another process fetches artifact {artifact_id} into {', '.join(places)}"
                 )
-                events(Event("fetch.waiting", {"error": error}))
+                events(FetchWaiting(error))
                 _take(path, timeout_seconds - unsaid_seconds, clock, turn)
         except OSError:  # a file system without locks, or another user's file
             _remove(path)

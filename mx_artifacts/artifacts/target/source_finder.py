@@ -20,7 +20,8 @@ from mx_artifacts.core.identity import SourceIdentity
 from mx_artifacts.core.sources import SourceQuery, SourceRef, SourceStatus, StoredWorker
 from mx_artifacts.errors import DiscoveryError, MetadataError, NoSourceError
 from mx_artifacts.install.quarantine import Quarantine
-from mx_artifacts.observability.events import Event, EventSink
+from mx_artifacts.observability.catalogue import DiscoveryWaiting
+from mx_artifacts.observability.events import EventSink
 from mx_artifacts.runtime.clock import Clock
 from mx_artifacts.transfer.source import SourceAddress
 
@@ -93,7 +94,7 @@ class SourceFinder:
                 left = deadline - self.clock.monotonic()
                 if left <= 0:
                     raise
-                self.events(Event("discover.waiting", {"seconds_left": left, "error": error}))
+                self.events(DiscoveryWaiting(error, left))
                 pause = _POLL_SECONDS[min(attempt, len(_POLL_SECONDS) - 1)]
                 self.clock.sleep(min(pause, left))
                 attempt += 1
@@ -146,7 +147,7 @@ class SourceFinder:
             found |= new
             if not found:
                 nobody = NoSourceError("no source serves any of the kinds yet")
-                self.events(Event("discover.waiting", {"seconds_left": left, "error": nobody}))
+                self.events(DiscoveryWaiting(nobody, left))
             self.clock.sleep(min(_SOME_POLL_SECONDS, left))
 
     def newest_besides(

@@ -12,7 +12,7 @@ from mx_artifact_cli.fetch.group_options import group_wanted
 from mx_artifact_cli.output import Output
 from mx_artifact_cli.progress import progress
 from mx_artifacts.artifacts.target.group_member import GroupWanted
-from mx_artifacts.observability.events import Event
+from mx_artifacts.observability.catalogue import GroupWaiting
 from tests.support.cli import RunCli, runner
 from tests.support.made_up_node import Node, made_up_node
 
@@ -105,7 +105,7 @@ def test_autotune_on_one_node_is_warned_of(
 
 
 def test_who_is_waited_for_is_said_once(capsys: pytest.CaptureFixture[str]) -> None:
-    event = Event("group.waiting", {"reason": "group g: 1 of 2 members came: a (staged)"})
+    event = GroupWaiting("g", "group g: 1 of 2 members came: a (staged)")
     with progress(Output()) as sink:
         sink(event)
         sink(event)

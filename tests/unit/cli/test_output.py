@@ -15,7 +15,7 @@ from mx_artifact_cli.output import Format, Output
 from mx_artifact_cli.text import count_of, format_bytes, format_seconds, printable
 from mx_artifacts.core.identity import BackendFramework, SourceIdentity, SourceType
 from mx_artifacts.errors import NoSourceError
-from mx_artifacts.observability.events import Event
+from mx_artifacts.observability.catalogue import BackendUp, DiscoveryWaiting, RootPacked
 
 
 @pytest.mark.parametrize(
@@ -68,11 +68,12 @@ class Report:
 
 def test_events_become_records_of_plain_data(capsys: pytest.CaptureFixture[str]) -> None:
     output = Output(Format.JSONL)
-    fields = {"report": Report(Path("/x"), ("a",)), "error": NoSourceError("none")}
-    output.forward(Event("seal.packed", fields))
-    record = json.loads(capsys.readouterr().out)
-    assert record["report"] == {"root": "/x", "skipped": ["a"]}
-    assert record["error"]["type"] == "NoSourceError"
+    output.forward(RootPacked("/x", 1, 2, 3, [("a", "why")]))
+    output.forward(DiscoveryWaiting(NoSourceError("none"), 1.0))
+    packed, waiting = map(json.loads, capsys.readouterr().out.splitlines())
+    assert (packed["event"], packed["root"]) == ("seal.packed", "/x")
+    assert packed["skipped"] == [["a", "why"]]
+    assert waiting["error"]["type"] == "NoSourceError"
 
 
 class _Gone(io.StringIO):
@@ -84,7 +85,7 @@ def test_events_and_messages_survive_readers_that_left(monkeypatch: pytest.Monke
     output = Output(Format.JSONL)
     monkeypatch.setattr(sys, "stdout", _Gone())
     monkeypatch.setattr(sys, "stderr", _Gone())
-    output.forward(Event("x"))
+    output.forward(BackendUp())
     output.warn("nobody hears this")
     with pytest.raises(BrokenPipeError):
         output.result({})

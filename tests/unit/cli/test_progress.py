@@ -11,13 +11,19 @@ import pytest
 from mx_artifact_cli.output import Format, Output
 from mx_artifact_cli.progress import progress
 from mx_artifacts.errors import InstallLockedError, NoSourceError
-from mx_artifacts.observability.events import Event
+from mx_artifacts.observability.catalogue import (
+    DiscoveryWaiting,
+    FetchWaiting,
+    SpanReceived,
+    TransferFinished,
+    TransferStarted,
+)
 from mx_artifacts.runtime.clock import FakeClock
 
 MIB = 1024 * 1024
-STARTED = Event("transfer.started", {"total_bytes": 100 * MIB})
-CHUNK = Event("transfer.chunk", {"length_bytes": 10 * MIB})
-FINISHED = Event("transfer.finished", {"total_bytes": 100 * MIB})
+STARTED = TransferStarted(100 * MIB, 10)
+CHUNK = SpanReceived(10 * MIB)
+FINISHED = TransferFinished(100 * MIB, 10)
 
 
 class Terminal(StringIO):
@@ -82,8 +88,8 @@ def test_a_terminal_shows_a_bar_with_bytes_and_rate(
 def test_why_it_waits_is_said_once_for_each_reason(capsys: pytest.CaptureFixture[str]) -> None:
     with progress(Output()) as sink:
         for text in ("none", "none", "server is down", "none"):
-            sink(Event("discover.waiting", {"error": NoSourceError(text), "seconds_left": 1.0}))
-        sink(Event("fetch.waiting", {"error": InstallLockedError("another process")}))
+            sink(DiscoveryWaiting(NoSourceError(text), 1.0))
+        sink(FetchWaiting(InstallLockedError("another process")))
     said = "waiting: none\nwaiting: server is down\nwaiting: another process\n"
     assert capsys.readouterr().err == said
 
@@ -96,5 +102,5 @@ def test_programs_get_events_or_nothing(capsys: pytest.CaptureFixture[str]) -> N
     with progress(Output(Format.JSONL)) as sink:
         sink(CHUNK)
     captured = capsys.readouterr()
-    assert json.loads(captured.out) == {"event": "transfer.chunk", "length_bytes": 10 * MIB}
+    assert json.loads(captured.out) == {"event": "transfer.span", "length_bytes": 10 * MIB}
     assert captured.err == ""
