@@ -18,7 +18,8 @@ from benchmarks.harness.processes import finished
 
 PROGRAM = """
 import json, os, sys, time
-from mx_artifacts.transport.nixl import claim_process, start_agent
+from mx_artifacts.runtime.process import claim_process
+from mx_artifacts.transport.nixl import start_agent
 wall, cpu = time.perf_counter(), time.process_time()
 if sys.argv[1] == "program":
     claim_process()

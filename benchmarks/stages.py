@@ -40,7 +40,7 @@ from mx_artifacts.core.member_index import MemberIndex, joined
 from mx_artifacts.install import installer
 from mx_artifacts.install.staging import staging
 from mx_artifacts.kinds.registry import get_kind
-from mx_artifacts.runtime import gc_pause
+from mx_artifacts.runtime.gc_pause import gc_paused
 from mx_artifacts.wire.extension import index_from_wire, index_to_wire
 
 PARTS = (
@@ -179,12 +179,12 @@ def fetch(
     (file,) = bundle.manifest.files
     with watch.stage("index_to_wire"):
         pages = list(index_to_wire(file.file_index, index))
-    with watch.stage("index_from_wire"), gc_pause.paused():
+    with watch.stage("index_from_wire"), gc_paused():
         index = joined(map(index_from_wire, pages))
     with watch.stage("earlier"):  # in a fetch that is done while a source is asked for its index
         receiver = RootReceiver(target._wanted_bundles(), target.mx_source_type)
         receiver._earlier.receipts(target.roots[0].target_root)
-    with watch.stage("map"), gc_pause.paused():
+    with watch.stage("map"), gc_paused():
         bundle_map = map_bundle(index, file.size, file.checksum)
     with watch.stage("begin"):
         spans = receiver.begin(bundle.manifest, {file.file_index: bundle_map})

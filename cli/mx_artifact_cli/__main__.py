@@ -19,7 +19,7 @@ def run() -> NoReturn:
     """
     held = hold_signals()
     from mx_artifact_cli.main import main
-    from mx_artifacts.transport.nixl import claim_process
+    from mx_artifacts.runtime.process import claim_process
 
     claim_process()
     os._exit(main(held=held))

@@ -42,8 +42,8 @@ from mx_artifacts.bundle.read_entry import (
 from mx_artifacts.bundle.rules import PackRules
 from mx_artifacts.bundle.tree import SkippedPath, SourceTree, resolve_root, scan_entry, scan_tree
 from mx_artifacts.errors import BundleError, NothingToPublishError, SourceChangedError
-from mx_artifacts.runtime import gc_pause
 from mx_artifacts.runtime.clock import SYSTEM_CLOCK, Clock
+from mx_artifacts.runtime.gc_pause import gc_paused
 from mx_artifacts.runtime.threads import for_each
 
 M = TypeVar("M", bound=BundleMemory)
@@ -88,7 +88,7 @@ def pack_tree(
     """
     listed_at = clock.now()
     absent = optional and not root.exists()
-    with gc_pause.paused():
+    with gc_paused():
         tree = SourceTree((), ()) if absent else scan_tree(root, rules)
     resolved = "" if absent else resolve_root(root)
     reader = EntryReader(resolved, rules, MIN_AGE_SECONDS, clock.now)
@@ -97,7 +97,7 @@ def pack_tree(
         former = previous
     spare = OverflowBuffers(allocate)
     packer = _Packer(reader, clock, tree.skipped, spare, former)
-    with gc_pause.paused():
+    with gc_paused():
         layouts = lay_out(tree, rules, packer.known_layouts)
     memory = allocate(bundle_bytes(layouts))
     try:
@@ -260,7 +260,7 @@ class _Packer:
         if seconds > 0:
             self._clock.sleep(seconds)
 
-    @gc_pause.paused()
+    @gc_paused()
     def finish(self, memory: M, allocate: Callable[[int], M]) -> PackedTree[M]:
         """Bring what was read into one piece, in `memory` or where that is too small in another."""
         places = sorted(self._read.values(), key=lambda place: self._order[place.layout.entry])

@@ -15,6 +15,7 @@ from mx_artifacts.core.manifest import ArtifactHeader, ManifestChunk
 from mx_artifacts.errors import LeaseExpiredError, ManifestInvalidError, PeerLostError
 from mx_artifacts.transport.base import RemoteRange
 from mx_artifacts.wire import convert
+from mx_artifacts.wire.channel import open_channel
 from mx_artifacts.wire.gen.model_express import p2p_pb2 as pb
 from mx_artifacts.wire.gen.model_express import p2p_pb2_grpc
 from mx_artifacts.wire.gen.mx_artifacts.v1 import source_pb2 as source_pb
@@ -29,8 +30,6 @@ MAX_RECEIVE_BYTES = 64 * 1024 * 1024
 
 _CHANNEL_OPTIONS = (
     ("grpc.max_receive_message_length", MAX_RECEIVE_BYTES),
-    # Else a client inherits the back-off of an earlier one to the same address.
-    ("grpc.use_local_subchannel_pool", 1),
     ("grpc.enable_http_proxy", 0),  # sources are neighbours; a proxy would not reach them
 )
 # Codes of an Attach that mean "speak the plain protocol": not offered, or no room for one more.
@@ -59,7 +58,7 @@ class WorkerClient:
     def __init__(self, endpoint: str, *, timeout_seconds: float) -> None:
         self.endpoint = endpoint
         self._timeout_seconds = timeout_seconds
-        self._channel = grpc.insecure_channel(endpoint, options=_CHANNEL_OPTIONS)
+        self._channel = open_channel(endpoint, _CHANNEL_OPTIONS)
         self._worker: Any = p2p_pb2_grpc.WorkerServiceStub(self._channel)  # type: ignore[no-untyped-call]
         self._source: Any = source_pb2_grpc.SourceServiceStub(self._channel)  # type: ignore[no-untyped-call]
         self.extension = SourceExtension(self._source, endpoint, timeout_seconds)

@@ -51,8 +51,8 @@ from mx_artifacts.observability.catalogue import (
     RootStaged,
 )
 from mx_artifacts.observability.events import EventSink, ignore_events
-from mx_artifacts.runtime import gc_pause
 from mx_artifacts.runtime.clock import SYSTEM_CLOCK, Clock
+from mx_artifacts.runtime.gc_pause import gc_paused
 
 
 def install_artifact(
@@ -211,7 +211,7 @@ class _Install:
             roots, self.artifact.artifact_id, first.judge, with_mtimes=first.keep_mtimes
         )
 
-    @gc_pause.paused()
+    @gc_paused()
     def _stage(self) -> None:
         """Adapt every root's tree to where it goes."""
         for target in self.targets:

@@ -1,4 +1,4 @@
-"""Python's cyclic garbage collector, and when it had better wait."""
+"""Pauses of Python's cyclic garbage collector while many objects are made."""
 
 from __future__ import annotations
 
@@ -7,19 +7,25 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from mx_artifacts.runtime.process import is_claimed
+
 _lock = threading.Lock()
 _pauses = 0
 _resume = False
 
 
 @contextmanager
-def paused() -> Iterator[None]:
-    """Let no collection begin meanwhile, in the whole process; for what takes a second at most.
+def gc_paused() -> Iterator[None]:
+    """Pause cyclic collection, in a process of ours only; for steps that take a second at most.
 
-    Who makes ten thousands of tuples that live on has all objects of the process gone over again
-    and again, which finds nothing: 0.05 to 0.1 s each time in a process of ours, more in an
-    engine's. Reference counts free what is free all the same. A collector that was off stays off.
+    A step that makes ten thousands of tuples which live on triggers collections that visit all
+    objects of the process again and again and free nothing: 0.05 to 0.1 s each time. Reference
+    counting goes on. A collector that was disabled stays disabled. The collector of an engine that
+    uses the library is left as it is.
     """
+    if not is_claimed():
+        yield
+        return
     global _pauses, _resume
     with _lock:
         if _pauses == 0:
@@ -32,16 +38,16 @@ def paused() -> Iterator[None]:
         with _lock:
             _pauses -= 1
             if _pauses == 0 and _resume:
-                _take_for_old()
+                _promote_all()
                 gc.enable()
 
 
-def _take_for_old() -> None:
-    """Count all that lives as old, without looking at it.
+def _promote_all() -> None:
+    """Move all objects to the oldest generation without visiting them.
 
-    What was made meanwhile lives on for a while as a rule, so that the collection which is due now
-    would go over it for nothing; a full one still does.
+    The objects of the step live on for a while as a rule, so that the collection which is due now
+    would visit them for nothing; a full collection still does.
     """
-    if not gc.get_freeze_count():  # what the program has frozen stays so
+    if not gc.get_freeze_count():  # objects that the program has frozen stay frozen
         gc.freeze()
         gc.unfreeze()

@@ -23,8 +23,8 @@ from mx_artifacts.errors import (
     MxArtifactsError,
     ReadTimeoutError,
 )
-from mx_artifacts.runtime import gc_pause
 from mx_artifacts.runtime.deadline import SLOW_HINT, Deadline
+from mx_artifacts.runtime.gc_pause import gc_paused
 from mx_artifacts.transfer.source import Source, SourceAddress
 from mx_artifacts.transfer.source_claims import check_header, check_tables
 
@@ -187,7 +187,7 @@ def read_maps(
         index = client.extension.read_index(call, DEFAULT_LIMITS.max_members)
         if index is None:
             return {}
-        with gc_pause.paused():
+        with gc_paused():
             return {
                 file.file_index: map_bundle(
                     index.get(file.file_index, MemberIndex()), file.size, file.checksum

@@ -25,6 +25,7 @@ from typing import Any, NamedTuple
 from mx_artifacts import settings
 from mx_artifacts.errors import TransportUnavailableError
 from mx_artifacts.node.environment import environment, set_environment_default
+from mx_artifacts.runtime.process import is_claimed
 
 PROGRESS_DELAY_MICROSECONDS = 10_000
 """The progress thread wakes on events; this is how often it looks without one."""
@@ -104,11 +105,8 @@ def set_library_defaults() -> None:
     the environment does not change while others read it.
     """
     _set(UCX_DEFAULTS)
-
-
-def claim_process() -> None:
-    """Say that nothing else in this process uses UCX: before it is loaded, by a program."""
-    _set(UCX_DEFAULTS_OF_PROGRAMS)
+    if is_claimed():
+        _set(UCX_DEFAULTS_OF_PROGRAMS)
 
 
 def _set(defaults: Iterable[LibraryDefault]) -> None:

@@ -1,6 +1,8 @@
-"""Channels: options that both ends of a call agree on."""
+"""Opens channels: the only module that does, so that credentials will have one door."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 import grpc
 
@@ -25,6 +27,10 @@ _CLIENT_OPTIONS = (
 )
 
 
-def open_channel(address: str) -> grpc.Channel:
-    """Return a channel to host:port that connects on first use; the caller closes it."""
-    return grpc.insecure_channel(address, options=_CLIENT_OPTIONS)
+def open_channel(address: str, options: Sequence[tuple[str, int]] = ()) -> grpc.Channel:
+    """Return a channel to host:port that connects on first use; the caller closes it.
+
+    `options` win over those that all channels have.
+    """
+    merged = dict(_CLIENT_OPTIONS) | dict(options)
+    return grpc.insecure_channel(address, options=tuple(merged.items()))

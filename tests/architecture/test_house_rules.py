@@ -99,3 +99,18 @@ def test_only_nixl_modules_name_nixl() -> None:
         )
     ]
     assert users == ["nixl.py"]
+
+
+def _calls(path: Path) -> set[str]:
+    """Return the last name of everything that a file calls: `open_channel`, `insecure_channel`."""
+    functions = (n.func for n in ast.walk(ast.parse(path.read_text())) if isinstance(n, ast.Call))
+    return {getattr(each, "attr", getattr(each, "id", "")) for each in functions}
+
+
+def test_one_module_opens_channels_and_one_binds_listeners() -> None:
+    """So that credentials, when they come, have one door each."""
+    channels = {"insecure_channel", "secure_channel"}
+    listeners = {"add_insecure_port", "add_secure_port"}
+    found = {path.name for path in SOURCES if _calls(path) & channels}
+    assert found == {"channel.py"}
+    assert {path.name for path in SOURCES if _calls(path) & listeners} == {"listen.py"}

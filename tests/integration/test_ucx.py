@@ -9,7 +9,8 @@ from mx_artifacts.transport.nixl import UCX_DEFAULTS_OF_AGENTS
 
 PROGRAM = """
 import ctypes, sys
-from mx_artifacts.transport.nixl import claim_process, start_agent
+from mx_artifacts.runtime.process import claim_process
+from mx_artifacts.transport.nixl import start_agent
 
 def code():
     address = ctypes.cast(ctypes.CDLL(None).munmap, ctypes.c_void_p).value

@@ -15,7 +15,7 @@ from mx_artifacts.install.installer import require_distinct
 from mx_artifacts.install.staging.staging import Staging
 from mx_artifacts.install.state.previous_installs import PreviousInstalls
 from mx_artifacts.kinds.registry import name_of_type
-from mx_artifacts.runtime import gc_pause
+from mx_artifacts.runtime.gc_pause import gc_paused
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class RootReceiver:
     def waits(self) -> bool:
         return not all(staging.in_memory for staging in self.stagings)
 
-    @gc_pause.paused()
+    @gc_paused()
     def begin(self, manifest: ArtifactManifest, maps: Mapping[int, BundleMap]) -> Sequence[Span]:
         """Make a place for every bundle; return what must come of them.
 

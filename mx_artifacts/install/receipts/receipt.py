@@ -17,7 +17,7 @@ from mx_artifacts.errors import ConfigurationError, InstallError
 from mx_artifacts.filesystem.files import as_json, nothing, write_durably
 from mx_artifacts.filesystem.json_documents import field_of, read_object, relative_path, texts_of
 from mx_artifacts.install.base import ArtifactOrigin
-from mx_artifacts.runtime import gc_pause
+from mx_artifacts.runtime.gc_pause import gc_paused
 
 FORMAT_VERSION = 3
 _FILE_TYPES = (str, int, int, int, str)  # of all but the last field, `arrived`
@@ -96,7 +96,7 @@ def format_time(now_seconds: float) -> str:
 
 def save_receipt(path: Path, receipt: Receipt, before_rename: Callable[[], None] = nothing) -> None:
     """Write the receipt, as `write_durably` does. Raises OSError."""
-    with gc_pause.paused():
+    with gc_paused():
         content = as_json(_document(receipt))
     write_durably(path, content, before_rename)
 

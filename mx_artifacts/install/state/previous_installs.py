@@ -18,8 +18,8 @@ from mx_artifacts.install.base import RootInstall
 from mx_artifacts.install.receipts.lookup import find_receipts, receipts_of_root
 from mx_artifacts.install.receipts.receipt import InstalledEntry, RootReceipt
 from mx_artifacts.install.state.boot import stand_as_installed
-from mx_artifacts.runtime import gc_pause
 from mx_artifacts.runtime.clock import SYSTEM_CLOCK
+from mx_artifacts.runtime.gc_pause import gc_paused
 
 
 class PreviousInstalls:
@@ -41,7 +41,7 @@ class PreviousInstalls:
         """Return from when that is, by `time.monotonic`."""
         return self._found.result()[root].looked_at
 
-    @gc_pause.paused()
+    @gc_paused()
     def _look(self, installs: Sequence[RootInstall]) -> None:
         try:
             found = find_receipts(installs[0].root) if installs else []

@@ -7,17 +7,31 @@ from collections.abc import Iterator
 
 import pytest
 
-from mx_artifacts.runtime import gc_pause
+from mx_artifacts.runtime import process
+from mx_artifacts.runtime.gc_pause import gc_paused
 
 
 @pytest.fixture(autouse=True)
-def _on_again() -> Iterator[None]:
+def claimed(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Run each test as in a program of ours, and leave the collector enabled."""
+    monkeypatch.setattr(process, "_claimed", True)
     yield
     gc.enable()
 
 
+def test_in_a_process_that_is_not_ours_the_collector_is_left_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(process, "_claimed", False)
+    made: list[list[int]] = []
+    with gc_paused():
+        assert gc.isenabled()
+        made.append([])
+    assert not any(each is made[0] for each in gc.get_objects(generation=2))
+
+
 def test_it_waits_for_the_last_of_those_who_want_it_to() -> None:
-    first, second = gc_pause.paused(), gc_pause.paused()
+    first, second = gc_paused(), gc_paused()
     first.__enter__()
     second.__enter__()
     first.__exit__(None, None, None)
@@ -27,20 +41,20 @@ def test_it_waits_for_the_last_of_those_who_want_it_to() -> None:
 
 
 def test_an_error_lets_it_go_on() -> None:
-    with pytest.raises(ZeroDivisionError), gc_pause.paused():
+    with pytest.raises(ZeroDivisionError), gc_paused():
         _ = 1 // int(gc.isenabled())
     assert gc.isenabled()
 
 
 def test_one_that_was_off_stays_off() -> None:
     gc.disable()
-    with gc_pause.paused():
+    with gc_paused():
         pass
     assert not gc.isenabled()
 
 
 def test_what_was_made_meanwhile_is_not_gone_over_for_nothing() -> None:
-    with gc_pause.paused():
+    with gc_paused():
         made: list[list[int]] = [[]]
     assert any(each is made for each in gc.get_objects(generation=2))
     gc.collect(1)
@@ -53,7 +67,7 @@ def test_what_the_program_has_frozen_stays_so() -> None:
     gc.freeze()
     try:
         frozen = gc.get_freeze_count()
-        with gc_pause.paused():
+        with gc_paused():
             pass
         assert gc.get_freeze_count() == frozen > 0
     finally:
