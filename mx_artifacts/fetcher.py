@@ -38,8 +38,10 @@ from mx_artifacts.observability.catalogue import DiscoveryWaiting, SeedFailed
 from mx_artifacts.observability.events import EventSink, ignore_events
 from mx_artifacts.runtime.clock import SYSTEM_CLOCK, Clock
 from mx_artifacts.runtime.deadline import Deadline
-from mx_artifacts.transfer.engine import TransferLimits, fetch_artifact
-from mx_artifacts.transfer.source import SourceAddress
+from mx_artifacts.transfer.artifact.fetch import fetch_artifact
+from mx_artifacts.transfer.base import SourceAddress
+from mx_artifacts.transfer.engine import TransferLimits
+from mx_artifacts.transfer.timing import DEFAULT_TIMING, TransferTiming
 from mx_artifacts.transport.base import Transport
 from mx_artifacts.transport.registry import open_transport
 
@@ -76,6 +78,7 @@ class ArtifactFetcher:
         transport_factory: Callable[[], Transport] = open_transport,
         events: EventSink = ignore_events,
         clock: Clock = SYSTEM_CLOCK,
+        timing: TransferTiming = DEFAULT_TIMING,
     ) -> None:
         """Ask nobody yet.
 
@@ -90,6 +93,7 @@ class ArtifactFetcher:
         self._settings = settings
         self._events = events
         self._clock = clock
+        self._timing = timing
         here = TargetLocality(topology=settings.topology, levels=settings.topology_levels)
         self._finder = SourceFinder(
             client,
@@ -345,6 +349,7 @@ class ArtifactFetcher:
             serves_on=settings.seed,
             max_bytes_per_second=settings.max_bytes_per_second,
             compression=settings.compression,
+            timing=self._timing,
         )
 
     def _find_others(self, fetch: _Fetch, artifact_id: str) -> list[SourceAddress]:

@@ -1,4 +1,5 @@
-"""Target side of a transfer: which source reads which bytes, in which order, and when one is lost.
+"""Target side of a transfer: reads extents of anything from several sources into a sink.
 
-Begin with `engine.py`. It writes no files: a receiver takes what was verified.
+Begin with `engine.py`, then `base.py` (extents, sources, sinks) and `state.py`. This half knows no
+artifacts (a contract holds this); `artifact/` is the half that does.
 """

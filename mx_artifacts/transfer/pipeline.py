@@ -1,7 +1,7 @@
-"""Moves spans: several at once, each on its own way, with no barrier between them.
+"""Reads the extents of a transfer with several threads, without a barrier between them.
 
-A span's way: buffer -> read from a source -> verify -> write. A source that fails, gives wrong
-bytes or stalls is left behind, and what it was asked for is read from another.
+An extent goes: destination -> read from a source -> verify -> write. A source that fails, delivers
+wrong bytes or stalls is left, and what it was asked for is read from another.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ import logging
 import random
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Generic
 
-from mx_artifacts.bundle.spans import Span
 from mx_artifacts.errors import (
     ChunkChecksumError,
     MxArtifactsError,
@@ -26,239 +26,253 @@ from mx_artifacts.errors import (
 from mx_artifacts.memory.pool import BufferPool, PooledBuffer
 from mx_artifacts.observability.catalogue import SpanReceived
 from mx_artifacts.observability.events import EventSink
-from mx_artifacts.runtime.clock import SYSTEM_CLOCK
+from mx_artifacts.runtime.clock import Clock
 from mx_artifacts.runtime.deadline import SLOW_HINT, Deadline
 from mx_artifacts.runtime.rate_limit import RateLimit
 from mx_artifacts.runtime.threads import WorkStopped, thread_count
-from mx_artifacts.transfer.read_scheduler import ReadScheduler, SourceFailed
-from mx_artifacts.transfer.readers import Reader
-from mx_artifacts.transfer.receiver import Receiver
-from mx_artifacts.transfer.source import Source
+from mx_artifacts.transfer.base import Destination, E, ReadableSource, Reader, Sink
+from mx_artifacts.transfer.state import TransferState
+from mx_artifacts.transfer.timing import TransferTiming
 from mx_artifacts.transport.base import PendingRead
 
 logger = logging.getLogger(__name__)
 
+_ENDING_POLL_SECONDS = 0.02
+"""Interval in which reads that ended badly are asked whether they still write."""
 MAX_CORRUPT_READS = 2
-"""Damaged arrivals of one span that are read again; one more, and the source counts as broken."""
-READ_SLICE_SECONDS = 0.25
-"""How long a stalled read goes unwatched: bounds the notice of a lost source or another's error."""
-STALLED_SLICES = 20
-"""A read that stalls this often in a row (5 s) makes us ask the source whether it still answers."""
-OVERTIME_SECONDS = 2.0
-"""Threads notice the deadline by themselves, unless the transport does not let go of them."""
-MIN_STALL_SECONDS = 1.0
-"""A read that another source could do is given up after this, or after `STALL_FACTOR` times what
-the fastest source needs for it, whichever is longer."""
-STALL_FACTOR = 8.0
+"""Maximum of damaged reads of one extent that are repeated; after one more the source is broken."""
 
 
 @dataclass(frozen=True)
-class Target:
-    """What a pipeline works with: all of it the caller's."""
+class TransferContext(Generic[E]):
+    """What the threads of a pipeline work with; the caller owns all of it.
 
-    board: ReadScheduler
-    pool: BufferPool
-    receiver: Receiver
+    `pool` has buffers for extents without a destination of the sink's; None if there are none.
+    """
+
+    state: TransferState[E]
+    sink: Sink[E]
+    pool: BufferPool | None
     deadline: Deadline
     rate: RateLimit
     rng: random.Random
+    clock: Clock
+    timing: TransferTiming
     events: EventSink
+    max_corrupt_reads: int = MAX_CORRUPT_READS
 
 
-class Pipeline:
-    """Receives what is on the board with up to `threads` threads. Use once: `run`, then `close`."""
+class Pipeline(Generic[E]):
+    """Receives all extents with up to `threads` threads. Used once: `run`, then `close`."""
 
-    def __init__(self, target: Target, threads: int) -> None:
-        self._target = target
-        self._board = target.board
-        self._stop = threading.Event()
-        self._over = threading.Event()
+    def __init__(self, context: TransferContext[E], threads: int) -> None:
+        self._context = context
+        self._state = context.state
+        self._scheduler = context.state.scheduler
         self._lock = threading.Lock()
         self._running = 0
-        self._error: BaseException | None = None
-        self._on_source_failure: Callable[[Source, MxArtifactsError], None]
         self._threads = [
             threading.Thread(target=self._work, name=f"mx-transfer-{n}", daemon=True)
             for n in range(threads)
         ]
         self._waiting = self._threads
 
-    def run(self, on_source_failure: Callable[[Source, MxArtifactsError], None]) -> None:
-        """Return when every span was written; raise the first error that ends it otherwise.
-
-        `on_source_failure` hears, from any thread, what a source failed by.
+    def run(self) -> None:
+        """Return when every extent is written.
 
         Raises:
-            ReadTimeoutError, what the receiver raises, and what `fail` was given.
+            ReadTimeoutError: the deadline has passed.
+            BaseException: the error that ended the transfer (`TransferState.fail`).
         """
-        self._on_source_failure = on_source_failure
-        self._start(len(self._threads) if self._target.receiver.waits else thread_count())
-        self._over.wait(self._target.deadline.remaining() + OVERTIME_SECONDS)
-        if self._error is not None:
-            raise self._error
-        if self._board.done != self._board.total:  # a hole must never look like a file
+        context = self._context
+        self._start(len(self._threads) if context.sink.waits else thread_count())
+        left_seconds = context.deadline.remaining() + context.timing.overtime
+        if not self._state.wait_outcome(left_seconds):  # a hole must never look like a file
             raise self._too_late()
 
-    def spread(self) -> None:
-        """Put all threads to work, since one waits. Any of them.
+    def start_all_threads(self) -> None:
+        """Start the remaining threads, since one waits. Any thread.
 
-        On one host a read is copied by who posts it: then threads beyond the cores only get into
-        each other's way, and their buffers out of the caches (docs/performance.md).
+        On one host the thread that posts a read copies it: then more threads than cores only get
+        into each other's way, and their buffers out of the caches (docs/performance.md).
         """
         if self._waiting:
             self._start(len(self._threads))
 
     def _start(self, count: int) -> None:
-        """Let so many threads work more, if there are as many."""
         with self._lock:
             starting, self._waiting = self._waiting[:count], self._waiting[count:]
             self._running += len(starting)
         for thread in starting:
             thread.start()
 
-    def fail(self, error: BaseException) -> None:
-        """End all work with `error`, unless another one was first. Any thread."""
-        with self._lock:
-            self._error = self._error or error
-        self._stop.set()
-        self._board.close()
-        self._target.receiver.stop()
-        self._over.set()
-
     def close(self, timeout_seconds: float) -> bool:
-        """Stop what still runs; True when all threads ended in time."""
-        self._stop.set()
-        self._board.close()
-        wait = Deadline(timeout_seconds, SYSTEM_CLOCK)
+        """Stop the threads; return whether all have ended in time."""
+        self._state.stop()
+        wait = Deadline(timeout_seconds, self._context.clock)
         for thread in self._threads:
             if thread.is_alive():
                 thread.join(wait.remaining())
         return not any(thread.is_alive() for thread in self._threads)
 
-    def progress(self) -> str:
-        """Say how far it got."""
-        board = self._board
-        return f"{board.done} of {board.total} chunks, {board.done_bytes} bytes arrived"
-
     # --- one thread ------------------------------------------------------------------------------
 
     def _work(self) -> None:
         try:
-            while not (self._board.is_over or self._stop.is_set()):
-                work = self._board.take(READ_SLICE_SECONDS)
+            while not (self._scheduler.is_over or self._state.is_stopped):
+                work = self._scheduler.take(self._context.timing.read_slice)
                 if work is not None:
                     self._take_from(*work)
-                elif self._target.deadline.passed:
+                elif self._context.deadline.passed:
                     raise self._too_late()
         except WorkStopped:
             pass
         except BaseException as error:
-            self.fail(error)
+            self._state.fail(error)
         finally:
             with self._lock:
                 self._running -= 1
                 if self._running == 0:
-                    self._over.set()
+                    self._state.readers_ended()
 
-    def _take_from(self, source: Source, spans: deque[Span]) -> None:
-        """Receive `spans` from `source`, as far as it goes."""
-        way = _ReadContext(self, source)
+    def _take_from(self, source: ReadableSource[E], extents: deque[E]) -> None:
+        """Receive `extents` from `source` until one fails; give the rest back."""
+        wait = _ReadWait(self, source)
         try:
-            with source.reader(spans[0], way) as reader:
-                while spans:
-                    self._receive(way, reader, spans[0], is_last=len(spans) == 1)
-                    self._finished(spans.popleft())
-        except SourceFailed as failure:
-            self._on_source_failure(source, failure.error)
-        except SourceStalled as stall:
+            with source.reader(extents[0], wait) as reader:
+                while extents:
+                    self._receive(wait, reader, extents[0], is_last=len(extents) == 1)
+                    self._finished(extents.popleft())
+        except _SourceFailed as failure:
+            self._state.source_failed(source, failure.error)
+        except _SourceStalled as stall:
             logger.info("source %s stalls; others are asked instead", source)
-            self._board.rest(source, stall.read)
+            self._scheduler.back_off(source, stall.read)
         finally:
-            self._board.give_back(source, spans)
+            self._scheduler.give_back(source, extents)
 
-    def _finished(self, span: Span) -> None:
-        self._board.finished(span)
-        self._target.events(SpanReceived(span.length))
+    def _finished(self, extent: E) -> None:
+        self._scheduler.finished(extent)
+        self._context.events(SpanReceived(extent.length))
 
     def _too_late(self) -> ReadTimeoutError:
-        sources = ", ".join(map(str, self._board.sources())) or "any source"
+        sources = ", ".join(map(str, self._scheduler.sources())) or "any source"
         return ReadTimeoutError(
-            f"{self._target.deadline.budget_seconds:g} s were not enough to receive from "
-            f"source {sources} ({self.progress()})",
+            f"{self._context.deadline.budget_seconds:g} s were not enough to receive from "
+            f"source {sources} ({self._state.progress()})",
             hint=SLOW_HINT,
         )
 
     def check_going(self) -> None:
-        """Raise when there is no point in waiting any longer."""
-        if self._stop.is_set():
+        """Raise if the transfer has ended or its deadline has passed."""
+        if self._state.is_stopped:
             raise WorkStopped
-        if self._target.deadline.passed:
+        if self._context.deadline.passed:
             raise self._too_late()
 
-    def wait(self, seconds: float) -> None:
-        """Wait, but not when the work was stopped."""
-        self._stop.wait(min(seconds, self._target.deadline.remaining()))
+    def pause(self, seconds: float) -> None:
+        """Wait for `seconds`, but not beyond the deadline or the transfer's end."""
+        self._state.wait_stopped(min(seconds, self.remaining()))
 
-    def _receive(self, way: _ReadContext, reader: Reader, span: Span, *, is_last: bool) -> None:
-        wait_seconds = self._target.rate.reserve(span.length, self.remaining())
-        self.wait(self.remaining() if wait_seconds is None else wait_seconds)
+    def remaining(self) -> float:
+        """Return the time that is left [s]."""
+        return self._context.deadline.remaining()
+
+    def _receive(self, wait: _ReadWait[E], reader: Reader[E], extent: E, *, is_last: bool) -> None:
+        rate = self._context.rate
+        wait_seconds = rate.reserve(extent.length, self.remaining())
+        self.pause(self.remaining() if wait_seconds is None else wait_seconds)
         self.check_going()
-        with self._buffer() as (buffer, pending):
-            way.span = span
-            data = buffer.view[: span.length]
+        with self._destination(extent, wait) as (into, pending):
             try:
-                carried = self._read_verified(way, reader, buffer, pending, is_last=is_last)
+                carried = self._read_verified(wait, reader, into, pending, is_last=is_last)
             except (RegistrationError, TransportUnavailableError):
                 raise  # this node's fault
             except MxArtifactsError as error:
-                if self._stop.is_set():
+                if self._state.is_stopped:
                     raise WorkStopped from error
-                if self._target.deadline.passed:  # and with it the call's patience
+                if self._context.deadline.passed:  # so the call's time was cut short
                     raise self._too_late() from error
-                raise SourceFailed(error) from error
-            self._target.rate.give_back(span.length - carried)
+                raise _SourceFailed(error) from error
+            rate.give_back(extent.length - carried)
             self.check_going()
-            self._target.receiver.write(span, data)
+            self._context.sink.write(extent, into.view)
 
     def _read_verified(
         self,
-        way: _ReadContext,
-        reader: Reader,
-        buffer: PooledBuffer,
+        wait: _ReadWait[E],
+        reader: Reader[E],
+        into: Destination,
         pending: list[PendingRead],
         *,
         is_last: bool,
     ) -> int:
         """Return how many bytes were carried."""
-        span, source = way.span, way.source
+        extent, source, clock = wait.extent, wait.source, self._context.clock
         corrupt = carried = 0
         while True:
             self.check_going()
-            source.client.check_attached()
-            started = SYSTEM_CLOCK.monotonic()
-            carried += reader.read(span, buffer, pending)
-            self._board.read(source, span, SYSTEM_CLOCK.monotonic() - started)
+            source.check_session()
+            started = clock.monotonic()
+            carried += reader.read(extent, into, pending)
+            self._scheduler.record_read(source, extent, clock.monotonic() - started)
             held = reader.release() if is_last else True
-            damage = span.damage(buffer.view[: span.length])
+            damage = extent.damage(into.view)
             if not damage:
                 return carried
-            # Under a lease that ran out, other bytes are to be expected: that is no damage.
+            # Under a lease that has expired, other bytes are to be expected: that is no damage.
             held = reader.still_holds() and held
             corrupt += held
             logger.warning("%s: %s (lease held: %s)", source, damage, held)
-            if corrupt > MAX_CORRUPT_READS:
+            if corrupt > self._context.max_corrupt_reads:
                 raise ChunkChecksumError(
                     f"source {source}: bytes arrived {corrupt} times with a wrong checksum, at "
                     f"last {damage}"
                 )
 
+    # --- destinations ----------------------------------------------------------------------------
+
     @contextlib.contextmanager
-    def _buffer(self) -> Iterator[tuple[PooledBuffer, list[PendingRead]]]:
-        """Lend a buffer and a list for the reads into it, which decide when it is free again."""
-        pool, buffer = self._target.pool, self._free_buffer()
+    def _destination(
+        self, extent: E, wait: _ReadWait[E]
+    ) -> Iterator[tuple[Destination, list[PendingRead]]]:
+        """Lend memory for an extent, and a list for the reads into it.
+
+        The memory is used again only when all these reads have ended.
+        """
+        into = self._context.sink.destination_of(extent)
         pending: list[PendingRead] = []
+        wait.begin(extent, is_direct=into is not None)
+        if into is None:
+            with self._buffer(extent.length, pending) as into:
+                yield into, pending
+            return
         try:
-            yield buffer, pending
+            yield into, pending
+        finally:
+            self._await_ended(pending)
+
+    def _await_ended(self, pending: list[PendingRead]) -> None:
+        """Wait for reads into a destination, so that a repeated read is not overwritten by them."""
+        running = [read for read in pending if not read.done()]
+        wait = Deadline(self.remaining() + self._context.timing.overtime, self._context.clock)
+        while running and not wait.passed and not self._state.is_stopped:
+            self._state.wait_stopped(min(_ENDING_POLL_SECONDS, wait.remaining()))
+            running = [read for read in running if not read.done()]
+        if running:
+            self._context.sink.keep_until(lambda: all(read.done() for read in running))
+            raise ReadTimeoutError(
+                f"{len(running)} reads into memory that belongs to the sink did not end",
+                hint=SLOW_HINT,
+            )
+
+    @contextlib.contextmanager
+    def _buffer(self, length: int, pending: list[PendingRead]) -> Iterator[Destination]:
+        pool = self._context.pool
+        assert pool is not None, "there is a pool if an extent has no destination"
+        buffer = self._free_buffer(pool)
+        try:
+            yield Destination(buffer.region, 0, buffer.view[:length])
         finally:
             running = [read for read in pending if not read.done()]
             if running:
@@ -266,93 +280,103 @@ class Pipeline:
             else:
                 pool.release(buffer)
 
-    def _free_buffer(self) -> PooledBuffer:
-        """Wait for a buffer: there is one for each thread, unless reads that stalled hold some."""
+    def _free_buffer(self, pool: BufferPool) -> PooledBuffer:
+        """Wait for a buffer: there is one for each thread, unless stalled reads hold some."""
         while True:
             try:
-                return self._target.pool.acquire(min(READ_SLICE_SECONDS, self.remaining()))
+                return pool.acquire(min(self._context.timing.read_slice, self.remaining()))
             except NoFreeSlotError:
                 self.check_going()
 
-    def is_stalling(self, source: Source, span: Span, seconds: float) -> bool:
-        """Tell whether a read that takes so long should be left to another source."""
-        if not self._board.asks(source):
+    # --- waiting ---------------------------------------------------------------------------------
+
+    def is_stalling(self, source: ReadableSource[E], extent: E, seconds: float) -> bool:
+        """Return whether a read that takes `seconds` should be left to another source."""
+        if not self._scheduler.has_source(source):
             return True
-        usual = self._board.usual_seconds(span.length)
-        return seconds > max(MIN_STALL_SECONDS, STALL_FACTOR * usual) and self._board.has_other(
-            source, span
-        )
+        timing = self._context.timing
+        usual_seconds = self._scheduler.usual_seconds(extent.length)
+        limit_seconds = max(timing.min_stall, timing.stall_factor * usual_seconds)
+        return seconds > limit_seconds and self._scheduler.has_other(source, extent)
 
-    def jitter(self) -> float:
-        """Return a factor by which targets that were refused together come back apart."""
-        return self._target.rng.uniform(0.5, 1.0)
+    def jittered(self, seconds: float) -> float:
+        """Return a part of `seconds`, so that targets refused together come back apart."""
+        return seconds * self._context.rng.uniform(0.5, 1.0)
 
-    def remaining(self) -> float:
-        """Return the seconds that are left."""
-        return self._target.deadline.remaining()
+    @property
+    def timing(self) -> TransferTiming:
+        return self._context.timing
 
 
-class SourceStalled(Exception):
-    """A source is too slow to wait for, since another one can do it; `read` is under way still."""
+class _SourceFailed(Exception):
+    """A source failed by `error`; the transfer may go on with others."""
+
+    def __init__(self, error: MxArtifactsError) -> None:
+        super().__init__(str(error))
+        self.error = error
+
+
+class _SourceStalled(Exception):
+    """A source is too slow to wait for, since another one has the extent; `read` still runs."""
 
     def __init__(self, read: PendingRead | None) -> None:
         super().__init__()
         self.read = read
 
 
-class _ReadContext:
-    """The way from one source, as one thread goes it: decides how long to wait for it."""
+class _ReadWait(Generic[E]):
+    """The `WaitPolicy` of one thread that reads from one source."""
 
-    def __init__(self, pipeline: Pipeline, source: Source) -> None:
+    def __init__(self, pipeline: Pipeline[E], source: ReadableSource[E]) -> None:
         self._pipeline = pipeline
         self._waited_seconds = 0.0
+        self._is_direct = False
         self.source = source
-        self._span: Span | None = None
+        self._extent: E | None = None
 
     @property
-    def span(self) -> Span:
-        assert self._span is not None, "a span is under way"
-        return self._span
+    def extent(self) -> E:
+        assert self._extent is not None, "an extent is being read"
+        return self._extent
 
-    @span.setter
-    def span(self, span: Span) -> None:
-        self._span, self._waited_seconds = span, 0.0
+    def begin(self, extent: E, *, is_direct: bool) -> None:
+        """Wait for `extent` from now on; `is_direct`: it is read into memory of the sink's."""
+        self._extent, self._is_direct, self._waited_seconds = extent, is_direct, 0.0
 
     def remaining(self) -> float:
-        """Return how long a call to the source may last: short, where another could be asked."""
         left = self._pipeline.remaining()
-        if self._pipeline.is_stalling(self.source, self.span, float("inf")):
-            return min(left, 2 * MIN_STALL_SECONDS)
+        if self._pipeline.is_stalling(self.source, self.extent, float("inf")):
+            return min(left, 2 * self._pipeline.timing.min_stall)
         return left
 
     def pause(self, seconds: float, waited_seconds: float = 0.0) -> None:
-        """Wait for a source that is busy, or raise."""
-        seconds *= self._pipeline.jitter()
-        self._pipeline.wait(seconds)
+        seconds = self._pipeline.jittered(seconds)
+        self._pipeline.pause(seconds)
         self._check(waited_seconds + seconds)
 
     def waits(self) -> None:
-        """Let others work meanwhile."""
-        self._pipeline.spread()
+        self._pipeline.start_all_threads()
 
     def finish(self, read: PendingRead) -> None:
-        """Wait for the bytes, or raise."""
-        stalled = 0
+        slice_seconds, stalled_seconds = self._pipeline.timing.read_slice, 0.0
         if not read.done():
             self.waits()
         while True:
             try:
-                read.wait(min(READ_SLICE_SECONDS, self._pipeline.remaining()))
+                read.wait(min(slice_seconds, self._pipeline.remaining()))
                 return
             except ReadTimeoutError:
-                self._check(READ_SLICE_SECONDS, read)
-            stalled += 1
-            if stalled % STALLED_SLICES == 0:
+                self._check(slice_seconds, read)
+            stalled_seconds += slice_seconds
+            if stalled_seconds >= self._pipeline.timing.stalled_read:
+                stalled_seconds = 0.0
                 self.source.check_answers()
 
     def _check(self, waited_seconds: float, read: PendingRead | None = None) -> None:
         self._pipeline.check_going()
-        self.source.client.check_attached()
+        self.source.check_session()
         self._waited_seconds += waited_seconds
-        if self._pipeline.is_stalling(self.source, self.span, self._waited_seconds):
-            raise SourceStalled(read)
+        if read is not None and self._is_direct:
+            return  # another source could only read into the same memory
+        if self._pipeline.is_stalling(self.source, self.extent, self._waited_seconds):
+            raise _SourceStalled(read)

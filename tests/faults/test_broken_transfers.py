@@ -22,6 +22,7 @@ from mx_artifacts.errors import (
     ReadTimeoutError,
 )
 from mx_artifacts.observability.events import Event, EventSink, ignore_events
+from mx_artifacts.transfer.timing import DEFAULT_TIMING, TransferTiming
 from mx_artifacts.transport.faults import Corrupt, Delay, Fault, FaultyTransport, LosePeer, Stall
 from mx_artifacts.worker.extension_service import SourceService
 from mx_artifacts.worker.worker_server import WorkerServer
@@ -62,6 +63,7 @@ class Target:
         timeout_seconds: float = 60,
         max_inflight_chunks: int = 2,
         events: EventSink = ignore_events,
+        timing: TransferTiming = DEFAULT_TIMING,
     ) -> None:
         self.received = TransferResult()
         fetch(
@@ -72,6 +74,7 @@ class Target:
             timeout_seconds=timeout_seconds,
             max_inflight_chunks=max_inflight_chunks,
             events=events,
+            timing=timing,
         )
 
     def has(self, artifact: SealedArtifact) -> bool:
@@ -114,7 +117,7 @@ def test_a_lost_peer_is_named_with_how_far_it_got(artifact: SealedArtifact, targ
     target.spoil({4: LosePeer()})
     with (
         serving(artifact, slots=2) as server,
-        pytest.raises(PeerLostError, match=f"{server.endpoint}.*3 of {CHUNKS} chunks") as caught,
+        pytest.raises(PeerLostError, match=f"{server.endpoint}.*3 of {CHUNKS} parts") as caught,
     ):
         target.fetch(server, artifact, max_inflight_chunks=1)
     assert caught.value.retryable
@@ -127,7 +130,7 @@ def test_a_read_that_stalls_ends_with_the_deadline_and_its_memory_is_kept(
     target.spoil({3: Stall()})
     inner = target.transport._inner
     with serving(artifact, slots=2) as server:
-        with pytest.raises(ReadTimeoutError, match=f"{server.endpoint}.*of {CHUNKS} chunks"):
+        with pytest.raises(ReadTimeoutError, match=f"{server.endpoint}.*of {CHUNKS} parts"):
             target.fetch(server, artifact, timeout_seconds=1)
         assert len(server._leases) == 0
     assert target.has_failed()
@@ -164,7 +167,6 @@ def test_an_expired_lease_is_no_damage_and_is_prepared_again(
 ) -> None:
     """The reader sleeps, its slot is filled anew, and what it read is garbage, again and again."""
     monkeypatch.setattr("mx_artifacts.client.session.RENEWALS_PER_TTL", 0.001)  # it never renews
-    monkeypatch.setattr("mx_artifacts.transfer.pipeline.MAX_CORRUPT_READS", 0)
     sleeping = FaultyTransport(target.transport, {1: Delay(2.2)})
     target.spoil({1: Corrupt()})
     with serving(artifact, slots=1, lease_ttl_seconds=0.1, lease_grace_seconds=0.0) as server:
@@ -174,6 +176,7 @@ def test_an_expired_lease_is_no_damage_and_is_prepared_again(
             sleeping,
             target.received,
             max_inflight_chunks=1,
+            max_corrupt_reads=0,
         )
     assert target.has(artifact)
     assert NEVER_RELEASED in caplog.text
@@ -215,7 +218,7 @@ def test_a_source_that_serves_it_no_longer_is_as_good_as_gone(
 
     with (
         serving(artifact, slots=1) as server,
-        pytest.raises(PeerLostError, match=f"{server.endpoint}.*of {CHUNKS} chunks") as caught,
+        pytest.raises(PeerLostError, match=f"{server.endpoint}.*of {CHUNKS} parts") as caught,
     ):
         target.fetch(server, artifact, events=withdraw)
     assert caught.value.retryable
@@ -229,7 +232,7 @@ def test_a_source_that_is_busy_for_ever_is_given_up_at_the_deadline(
         with WorkerClient(server.endpoint, timeout_seconds=20) as other:
             other.attach()
             other.prepare_chunk(SOURCE_ID, artifact.artifact_id, 0)
-            message = f"{server.endpoint}.*0 of {CHUNKS} chunks"
+            message = f"{server.endpoint}.*0 of {CHUNKS} parts"
             with pytest.raises((NoFreeSlotError, ReadTimeoutError), match=message):
                 target.fetch(server, artifact, timeout_seconds=1)
         assert target.has_failed()
@@ -251,10 +254,8 @@ def test_a_source_that_is_late_with_some_answers_is_busy_not_lost(
         return answer(self, request, context)
 
     monkeypatch.setattr(service, call, answer_late)
-    monkeypatch.setattr("mx_artifacts.transfer.artifact_tables.CALL_TIMEOUT_SECONDS", CALL_SECONDS)
-    monkeypatch.setattr("mx_artifacts.transfer.source_manager.CALL_TIMEOUT_SECONDS", CALL_SECONDS)
     with serving(artifact, slots=2) as server:
-        target.fetch(server, artifact)
+        target.fetch(server, artifact, timing=TransferTiming(call=CALL_SECONDS))
         assert len(server._leases) == 0
     assert target.has(artifact)
     assert next(late, None) is None
@@ -277,11 +278,10 @@ def test_a_source_that_answers_nothing_any_more_is_lost_within_its_calls_time(
 
     monkeypatch.setattr(WorkerService, "PrepareArtifactChunk", hang)
     monkeypatch.setattr(WorkerService, "GetArtifactManifestChunks", answer_once)
-    monkeypatch.setattr("mx_artifacts.transfer.artifact_tables.CALL_TIMEOUT_SECONDS", CALL_SECONDS)
     with serving(artifact, slots=2) as server:
         started = time.monotonic()
         with pytest.raises(PeerLostError, match=server.endpoint):
-            target.fetch(server, artifact)
+            target.fetch(server, artifact, timing=TransferTiming(call=CALL_SECONDS))
         assert time.monotonic() - started < 10 * CALL_SECONDS
         over.set()
     assert target.has_failed()
@@ -305,11 +305,15 @@ def test_a_plain_source_that_dies_during_a_stalled_read_is_noticed(
         "mx_artifacts.worker.worker_server.source_pb2_grpc.add_SourceServiceServicer_to_server",
         lambda _service, _server: None,
     )
-    monkeypatch.setattr("mx_artifacts.transfer.pipeline.STALLED_SLICES", 1)
     target.spoil({1: Stall()})
     with serving(artifact, slots=2) as server, ThreadPoolExecutor(1) as other:
         fetching = other.submit(
-            target.fetch, server, artifact, timeout_seconds=600, max_inflight_chunks=1
+            target.fetch,
+            server,
+            artifact,
+            timeout_seconds=600,
+            max_inflight_chunks=1,
+            timing=TransferTiming(stalled_read=0.25),
         )
         while len(server._leases) == 0:
             assert not fetching.done()

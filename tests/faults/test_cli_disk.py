@@ -70,7 +70,7 @@ def test_a_disk_that_fills_up_during_the_transfer(
     with cluster.source(cache, *slow, MX_ARTIFACT_RESIDENT_BUDGET="1"):
         root = small_disk / "cold"
         with cluster.target(root) as target:
-            assert target.expect("transfer.chunk")
+            assert target.expect("transfer.span")
             fill_up(small_disk)
             code, error = target.end()
         assert (code, error["type"]) == (16, "NoSpaceError")

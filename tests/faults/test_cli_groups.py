@@ -125,7 +125,7 @@ def test_a_source_that_dies_while_one_node_fetches(nodes: Nodes) -> None:
     with nodes.cluster.source(own, *rank, *SLOW) as source:
         ready, fetching = nodes.start(0), nodes.start(1, *rank)
         assert ready.expect("install.staged")
-        assert fetching.expect("transfer.chunk")
+        assert fetching.expect("transfer.span")
         source.stop(signal.SIGKILL)
         endpoint = source.ready["published"][0]["endpoint"]
         assert_failed(fetching, f"member {me(2)}, this one, failed", endpoint)
@@ -145,7 +145,7 @@ def test_a_member_that_never_comes(nodes: Nodes) -> None:
 
 def test_a_killed_member_that_is_not_waited_for_until_it_is_given_up(nodes: Nodes) -> None:
     waiting, killed = nodes.start(0, "--group-timeout", "1s"), nodes.start(1)
-    assert killed.expect("transfer.chunk")
+    assert killed.expect("transfer.span")
     killed.kill()
     assert_failed(waiting, f"nothing: waited 1 s for {me(1)} (fetching)")
     assert list(map(picture, nodes.roots)) == nodes.before
@@ -177,7 +177,7 @@ def test_a_member_that_is_killed_when_it_has_moved(nodes: Nodes) -> None:
 def test_an_interrupted_member_takes_the_others_back(nodes: Nodes) -> None:
     waiting, fetching = nodes.start(0), nodes.start(1)
     assert waiting.expect("group.waiting")
-    assert fetching.expect("transfer.chunk")
+    assert fetching.expect("transfer.span")
     waiting.send(signal.SIGTERM)
     assert waiting.end()[0] == 130
     assert_failed(fetching, f"member {me(0)} failed: interrupted")
@@ -194,7 +194,7 @@ def test_a_server_that_goes_between_staging_and_vote(nodes: Nodes) -> None:
         first = nodes.start(0)
         assert first.expect("group.waiting")
         second = nodes.start(1, "--node-rank", "0", "--group-member", "b")
-        assert second.expect("transfer.chunk")
+        assert second.expect("transfer.span")
         server.close()
         for member in (second, first):
             assert_failed(member, "the others cannot be asked", "unavailable")

@@ -38,7 +38,7 @@ def test_killed_targets_free_their_slot_and_leave_nothing_for_ever(
         with cluster.target(tmp_path / f"killed{number}") as target:
             assert target.expect("transfer.started")
             for _ in range(chunks):
-                assert target.expect("transfer.chunk")
+                assert target.expect("transfer.span")
             target.kill()
         assert not (tmp_path / f"killed{number}").exists()
         assert leftovers(tmp_path / f"killed{number}") != []
@@ -58,7 +58,7 @@ def test_a_source_that_goes_away_is_a_clear_error(
     options = ("--timeout", "2s") if how == "stopped" else ()
     with cluster.target(tmp_path / "cold", *options) as target:
         for _ in range(5):
-            assert target.expect("transfer.chunk")
+            assert target.expect("transfer.span")
         if how != "killed":
             slow_source.send(signal.SIGSTOP)
         if how != "stopped":

@@ -38,7 +38,7 @@ def test_a_fetch_that_is_interrupted_while_it_transfers(cluster: Cluster, tmp_pa
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             with cluster.target(tmp_path / "cold") as target:
                 for _ in range(5):
-                    assert target.expect("transfer.chunk")
+                    assert target.expect("transfer.span")
                 target.send(number)
                 code, error = target.end()
             assert (code, error["type"], error["exit_code"]) == (130, "Interrupted", 130)
@@ -82,7 +82,7 @@ def test_a_source_that_is_told_to_stop_while_it_is_read(cluster: Cluster, tmp_pa
         cluster.source(cache, *SLOW, **NO_RESIDENTS) as source,
         cluster.target(tmp_path / "cold") as target,
     ):
-        assert target.expect("transfer.chunk")
+        assert target.expect("transfer.span")
         assert source.stop() == 0
         code, error = target.end()
     assert (code, error["type"], error["retryable"]) == (15, "TransferFailedError", True)

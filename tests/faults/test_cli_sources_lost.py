@@ -39,7 +39,7 @@ def slow_target(cluster: Cluster, root: Path, *args: str, percent: int) -> Itera
 
 def await_more(target: Running, percent: int) -> None:
     for _ in range(SPANS * percent // 100):
-        assert target.expect("transfer.chunk")
+        assert target.expect("transfer.span")
 
 
 def endpoint_of(source: Service) -> str:
@@ -126,7 +126,7 @@ def test_one_that_does_not_wait_fails_and_reads_only_the_rest_the_next_time(
         assert (code, error["type"]) == (15, "TransferFailedError")
         assert [each["source"] for each in error["attempts"]] == [endpoint_of(source)]
         assert error["attempts"][0]["error"]["type"] == "PeerLostError"
-        assert "chunks" in error["message"]
+        assert "parts" in error["message"]
         assert error["hint"]
         assert not root.exists()
     with cluster.source(big_cache):

@@ -86,6 +86,6 @@ def test_a_killed_source_is_a_clear_error_with_nothing_left(
             assert arrived.acquire(timeout=60)
         source.kill()
         killed.set()
-        with pytest.raises(PeerLostError, match=rf"{endpoint}.* of {CHUNKS} chunks"):
+        with pytest.raises(PeerLostError, match=rf"{endpoint}.* of {CHUNKS} parts"):
             fetching.result()
     transport.let_go()

@@ -23,9 +23,10 @@ from mx_artifacts.errors import (
 )
 from mx_artifacts.observability.events import Event
 from mx_artifacts.publisher import ArtifactPublisher
-from mx_artifacts.transfer import source_manager
-from mx_artifacts.transfer.engine import TransferLimits, fetch_artifact
-from mx_artifacts.transfer.source import SourceAddress
+from mx_artifacts.transfer.artifact.fetch import fetch_artifact
+from mx_artifacts.transfer.base import SourceAddress
+from mx_artifacts.transfer.engine import TransferLimits
+from mx_artifacts.transfer.timing import DEFAULT_TIMING, TransferTiming
 from mx_artifacts.transport.base import Region
 from mx_artifacts.transport.faults import Corrupt, Fault, LosePeer, Stall
 from mx_artifacts.worker.extension_service import SourceService
@@ -165,7 +166,7 @@ def test_a_look_for_sources_that_fails_in_an_unknown_way_ends_nothing(
         fleet.fetch(fleet.fetcher(lambda: counting), tmp_path / "colder")
 
 
-def test_an_error_of_the_scout_itself_ends_the_transfer(
+def test_an_error_of_the_source_manager_itself_ends_the_transfer(
     fleet: Fleet, cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def broken(*_arguments: object) -> None:
@@ -173,9 +174,9 @@ def test_an_error_of_the_scout_itself_ends_the_transfer(
 
     fleet.publish(cache)
     monkeypatch.setattr(
-        "mx_artifacts.transfer.source_manager.SourceManager._open_waiting", lambda _scout: None
+        "mx_artifacts.transfer.source_manager.SourceManager._open_waiting", lambda _manager: None
     )
-    monkeypatch.setattr("mx_artifacts.transfer.source_manager.SourceManager._is_hopeless", broken)
+    monkeypatch.setattr("mx_artifacts.transfer.source_manager.SourceManager._is_stuck", broken)
     with pytest.raises(RuntimeError, match="mistake"):
         fleet.fetch(fleet.fetcher(lambda: Counting(pause_seconds=0.1)), tmp_path / "cold")
 
@@ -190,9 +191,10 @@ def test_who_has_a_whole_source_does_not_ask_for_others_at_once(
 ) -> None:
     asked: list[object] = []
     monkeypatch.setattr(SourceFinder, "find_others", lambda *asking: asked.append(asking) or [])
-    monkeypatch.setattr(source_manager, "CALM_SECONDS", calm_seconds)
     fleet.publish(cache)
-    fleet.fetch(fleet.fetcher(lambda: Counting(pause_seconds=0.05)), tmp_path / "cold")
+    counting = Counting(pause_seconds=0.05)
+    fetcher = fleet.fetcher(lambda: counting, timing=TransferTiming(calm=calm_seconds))
+    fleet.fetch(fetcher, tmp_path / "cold")
     assert bool(asked) == (calm_seconds == 0)
 
 
@@ -207,11 +209,12 @@ def test_a_central_server_that_hangs_holds_up_no_end(
         return []
 
     monkeypatch.setattr(SourceFinder, "find_others", hang)
-    monkeypatch.setattr(source_manager, "CALM_SECONDS", 0.0)
     fleet.publish(cache)
+    counting = Counting(pause_seconds=0.05)
+    fetcher = fleet.fetcher(lambda: counting, timing=TransferTiming(calm=0.0))
     started = time.monotonic()
     try:
-        fleet.fetch(fleet.fetcher(lambda: Counting(pause_seconds=0.05)), tmp_path / "cold")
+        fleet.fetch(fetcher, tmp_path / "cold")
         assert asked.is_set()
         assert time.monotonic() - started < 8
     finally:
@@ -236,8 +239,6 @@ def test_two_sources_at_one_endpoint_are_two_sources(turn: int) -> None:
 def test_a_source_that_stalls_again_and_again_takes_no_more_buffers(
     fleet: Fleet, cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("mx_artifacts.transfer.read_scheduler.REST_SECONDS", 0.05)
-    monkeypatch.setattr("mx_artifacts.transfer.pipeline.MIN_STALL_SECONDS", 0.1)
     bad, _ = fleet.publish(cache)
     fleet.publish(cache)
     counting = Counting(pause_seconds=0.1)
@@ -250,7 +251,12 @@ def test_a_source_that_stalls_again_and_again_takes_no_more_buffers(
         return post_read(peer, source, target)
 
     monkeypatch.setattr(counting, "post_read", noting)
-    fetcher = fleet.fetcher(lambda: counting, max_inflight_chunks=2, timeout_seconds=60)
+    fetcher = fleet.fetcher(
+        lambda: counting,
+        timing=TransferTiming(rest=0.05, min_stall=0.1),
+        max_inflight_chunks=2,
+        timeout_seconds=60,
+    )
     try:
         fleet.fetch(fetcher, tmp_path / "cold")
     finally:
@@ -262,16 +268,16 @@ def test_a_source_that_stalls_again_and_again_takes_no_more_buffers(
 def test_where_as_many_stall_as_are_read_from_others_are_tried(
     fleet: Fleet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("mx_artifacts.transfer.pipeline.MIN_STALL_SECONDS", 0.1)
     cache = fill_cache(tmp_path / "warm")
     sources = [fleet.publish(cache)[0] for _ in range(6)]
     counting = Counting()
     for bad in sources[:5]:
         counting.fault_of[agent_of(bad)] = Stall()
     try:
-        fetched = fleet.fetch(
-            fleet.fetcher(lambda: counting, timeout_seconds=60), tmp_path / "cold"
+        fetcher = fleet.fetcher(
+            lambda: counting, timing=TransferTiming(min_stall=0.1), timeout_seconds=60
         )
+        fetched = fleet.fetch(fetcher, tmp_path / "cold")
     finally:
         counting.let_go()
     assert contents(tmp_path / "cold") == contents(cache)
@@ -321,13 +327,16 @@ def test_several_transfers_share_one_transport() -> None:
 class TwoSeeds:
     """Two targets that serve on, and the source from which they read at first."""
 
-    def __init__(self, fleet: Fleet, cache: Path, place: Path) -> None:
+    def __init__(
+        self, fleet: Fleet, cache: Path, place: Path, timing: TransferTiming = DEFAULT_TIMING
+    ) -> None:
         self.origin, self.published = fleet.publish(cache)
         self._fleet, self._place = fleet, place
         self.countings = [Counting(pause_seconds=0.15) for _ in range(2)]
         self.fetchers = [
             fleet.fetcher(
                 lambda counting=counting: counting,  # type: ignore[misc]
+                timing=timing,
                 seed=True,
                 max_inflight_chunks=1,
                 bundle_root=place / f"turns{number}",
@@ -388,15 +397,14 @@ def test_seeds_that_have_all_together_finish_from_each_other(
 def test_seeds_that_lack_the_same_say_so_and_keep_what_they_have(
     fleet: Fleet, cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("mx_artifacts.transfer.source_manager.STUCK_SECONDS", 1.0)
-    seeds = TwoSeeds(fleet, cache, tmp_path)
+    seeds = TwoSeeds(fleet, cache, tmp_path, TransferTiming(stuck=1.0))
     while min(seeds.have()) < LARGE_BYTES // 5:
         time.sleep(0.05)
     endpoint = seeds.origin._server.endpoint
     seeds.lose_origin()
     errors = seeds.errors()
     assert all(isinstance(error, MxArtifactsError) for error in errors), errors
-    assert all(endpoint in str(error) and "chunks" in str(error) for error in errors)
+    assert all(endpoint in str(error) and "parts" in str(error) for error in errors)
     assert any("lack the rest" in str(error) for error in errors)
     fleet.publish(cache)
     for number, counting in enumerate(seeds.countings):
@@ -440,8 +448,10 @@ def test_a_seed_whose_turn_never_comes_reads_like_any_other(
     fleet: Fleet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("mx_artifacts.worker.extension_service.MAX_LEASES_SERVED_ON", 0)
-    monkeypatch.setattr("mx_artifacts.transfer.source_manager.BUSY_SECONDS", 0.5)
     cache = fill_cache(tmp_path / "warm")
     fleet.publish(cache)
-    fleet.fetch(fleet.fetcher(seed=True, timeout_seconds=60), tmp_path / "cold")
+    fleet.fetch(
+        fleet.fetcher(timing=TransferTiming(busy=0.5), seed=True, timeout_seconds=60),
+        tmp_path / "cold",
+    )
     assert contents(tmp_path / "cold") == contents(cache)

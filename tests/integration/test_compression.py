@@ -116,7 +116,9 @@ def test_who_does_not_compress_is_read_from_plainly(
     fleet: Fleet, tmp_path: Path, cache: Path, side: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if side == "library":
-        monkeypatch.setattr("mx_artifacts.transfer.compression_policy.encodings", lambda: ())
+        monkeypatch.setattr(
+            "mx_artifacts.transfer.artifact.compression_policy.encodings", lambda: ()
+        )
     fleet.publish(cache, compression="none" if side == "source" else "auto")
     mode = "none" if side == "target" else "auto"
     _, carried, total = _fetch(fleet, tmp_path, cache, compression=mode)
@@ -126,7 +128,7 @@ def test_who_does_not_compress_is_read_from_plainly(
 def test_a_source_that_refuses_after_all_is_read_from_plainly(
     fleet: Fleet, tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("mx_artifacts.transfer.source.encodings", lambda: ("lz4",))
+    monkeypatch.setattr("mx_artifacts.transfer.artifact.source.encodings", lambda: ("lz4",))
     fleet.publish(cache)
     _, carried, total = _fetch(fleet, tmp_path, cache, compression="zstd")
     assert carried == total

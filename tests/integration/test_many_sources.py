@@ -16,6 +16,7 @@ from mx_artifacts.core.sources import SourceQuery, SourceStatus
 from mx_artifacts.errors import MxArtifactsError, PeerLostError, TransferFailedError
 from mx_artifacts.install import kept_entries
 from mx_artifacts.observability.events import Event
+from mx_artifacts.transfer.timing import TransferTiming
 from mx_artifacts.transport.faults import Corrupt, LosePeer, Stall
 from tests.support.fleet import IDENTITY, Counting, Fleet, fill_cache, running_fleet
 from tests.support.install_cases import contents
@@ -275,7 +276,6 @@ def test_seeds_that_lack_the_same_do_not_wait_for_each_other(
     fleet: Fleet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limited: bool
 ) -> None:
     """Also where a rate limit makes them lease chunks."""
-    monkeypatch.setattr("mx_artifacts.transfer.source_manager.STUCK_SECONDS", 2.0)
     source, _ = fleet.publish(fill_cache(tmp_path / "warm", large=LARGE_BYTES))
     countings = [Counting(pause_seconds=0.2) for _ in range(2)]
     half = threading.Event()
@@ -290,6 +290,7 @@ def test_seeds_that_lack_the_same_do_not_wait_for_each_other(
         fetcher = fleet.fetcher(
             lambda: counting,
             tell,
+            TransferTiming(stuck=2.0),
             seed=True,
             max_bytes_per_second=16 << 20 if limited else None,
             bundle_root=tmp_path / f"turns{number}",

@@ -19,6 +19,7 @@ from mx_artifacts.kinds.registry import get_kind
 from mx_artifacts.observability.events import EventSink, ignore_events
 from mx_artifacts.publisher import ArtifactPublisher, PublisherSettings, PublishResult
 from mx_artifacts.server.app import ServerConfig
+from mx_artifacts.transfer.timing import DEFAULT_TIMING, TransferTiming
 from mx_artifacts.transport.base import Peer, PendingRead, Region, RemoteRange, Transport
 from mx_artifacts.transport.faults import FaultyTransport
 from tests.support.artifacts import new_agent
@@ -67,6 +68,7 @@ class Fleet:
         self,
         transport: Callable[[], Transport] = lambda: new_agent("target"),
         events: EventSink = ignore_events,
+        timing: TransferTiming = DEFAULT_TIMING,
         **settings: Any,
     ) -> ArtifactFetcher:
         """Return a fetcher with an agent of its own."""
@@ -81,6 +83,7 @@ class Fleet:
             settings=FetcherSettings(**values),
             transport_factory=transport,
             events=events,
+            timing=timing,
         )
         return self._resources.enter_context(fetcher)
 

@@ -8,8 +8,11 @@ from typing import Any
 from mx_artifacts.bundle.index import BundleMap
 from mx_artifacts.bundle.spans import Span, span_of_chunk
 from mx_artifacts.core.manifest import ArtifactManifest
-from mx_artifacts.transfer.engine import TransferLimits, fetch_artifact
-from mx_artifacts.transfer.source import SourceAddress
+from mx_artifacts.transfer.artifact.fetch import fetch_artifact
+from mx_artifacts.transfer.base import SourceAddress
+from mx_artifacts.transfer.engine import TransferLimits
+from mx_artifacts.transfer.pipeline import MAX_CORRUPT_READS
+from mx_artifacts.transfer.timing import DEFAULT_TIMING, TransferTiming
 from mx_artifacts.transport.base import Transport
 from tests.support.artifacts import SOURCE_ID
 
@@ -56,12 +59,16 @@ def fetch(
     *,
     timeout_seconds: float = 60,
     max_inflight_chunks: int = 3,
+    timing: TransferTiming = DEFAULT_TIMING,
+    max_corrupt_reads: int = MAX_CORRUPT_READS,
     **options: Any,
 ) -> TransferResult:
     """Fetch an artifact of the tests' source, or sources."""
     receiver = receiver or TransferResult()
     endpoints = [endpoint] if isinstance(endpoint, str) else endpoint
     sources = [SourceAddress(each, SOURCE_ID) for each in endpoints]
-    limits = TransferLimits(timeout_seconds, max_inflight_chunks)
+    limits = TransferLimits(
+        timeout_seconds, max_inflight_chunks, timing=timing, max_corrupt_reads=max_corrupt_reads
+    )
     fetch_artifact(sources, artifact_id, transport, receiver, limits, **options)
     return receiver

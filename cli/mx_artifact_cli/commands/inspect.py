@@ -149,7 +149,7 @@ def _announced(
 def _inspect_source(output: Output, endpoint: str, source_id: str, artifact_id: str) -> None:
     from mx_artifacts.client.worker import WorkerClient
     from mx_artifacts.kinds.registry import name_of_type
-    from mx_artifacts.transfer.source_claims import check_header, check_tables
+    from mx_artifacts.transfer.artifact.source_claims import check_header, check_tables
 
     timeout_seconds = settings.SOURCE_QUERY_TIMEOUT.read()
     with WorkerClient(endpoint, timeout_seconds=timeout_seconds) as client:

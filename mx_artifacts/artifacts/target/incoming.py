@@ -19,9 +19,10 @@ from mx_artifacts.errors import (
     TransportUnavailableError,
 )
 from mx_artifacts.observability.events import EventSink
-from mx_artifacts.transfer.engine import TransferLimits, fetch_artifact
-from mx_artifacts.transfer.receiver import Receiver
-from mx_artifacts.transfer.source import SourceAddress
+from mx_artifacts.transfer.artifact.fetch import fetch_artifact
+from mx_artifacts.transfer.artifact.receiver import Receiver
+from mx_artifacts.transfer.base import SourceAddress
+from mx_artifacts.transfer.engine import TransferLimits
 from mx_artifacts.transfer.source_manager import FindSources, nobody
 from mx_artifacts.transport.base import Transport
 

@@ -23,7 +23,7 @@ from mx_artifacts.install.quarantine import Quarantine
 from mx_artifacts.observability.catalogue import DiscoveryWaiting
 from mx_artifacts.observability.events import EventSink
 from mx_artifacts.runtime.clock import Clock
-from mx_artifacts.transfer.source import SourceAddress
+from mx_artifacts.transfer.base import SourceAddress
 
 MAX_SOURCES_TRIED = 32
 """Sources asked in one fetch; each has a time budget of its own."""

@@ -7,7 +7,7 @@ import pytest
 from mx_artifacts.compression import AUTO, NONE, ZSTD, compress, decompress
 from mx_artifacts.runtime.clock import FakeClock
 from mx_artifacts.runtime.rate_limit import RateLimit
-from mx_artifacts.transfer.compression_policy import (
+from mx_artifacts.transfer.artifact.compression_policy import (
     PROBE_EVERY,
     PROBES,
     CompressionPolicy,
@@ -27,7 +27,7 @@ def _carry(link: LinkMeter, clock: FakeClock, count: int, seconds: float, span: 
 
 def _encoding(link: LinkMeter, mode: str = AUTO, rate: float | None = None) -> CompressionPolicy:
     encoding = CompressionPolicy(mode, rate, link)
-    encoding.offered((ZSTD,))
+    encoding.on_offer((ZSTD,))
     return encoding
 
 
@@ -70,34 +70,34 @@ def test_it_pays_where_the_link_is_slower(
     clock = FakeClock()
     link = LinkMeter(clock)
     encoding = _encoding(link)
-    assert not encoding.of_next(SPAN)
+    assert not encoding.should_compress(SPAN)
     _carry(link, clock, 3, span_seconds)
-    probed = [encoding.of_next(SPAN) for _ in range(PROBES + 2)]
+    probed = [encoding.should_compress(SPAN) for _ in range(PROBES + 2)]
     assert sum(probed) == (PROBES if span_seconds > 0.1 else 0)
     for _ in range(PROBES):
-        encoding.came(SPAN, stored, besides, at_once=1)
-    decided = [encoding.of_next(SPAN) for _ in range(2 * PROBE_EVERY)]
+        encoding.record(SPAN, stored, besides, at_once=1)
+    decided = [encoding.should_compress(SPAN) for _ in range(2 * PROBE_EVERY)]
     expected = 2 * PROBE_EVERY if better else (2 if span_seconds > 0.1 else 0)
     assert sum(decided) == expected
-    assert not encoding.of_next(1000)
+    assert not encoding.should_compress(1000)
 
 
 def test_what_one_takes_at_most_is_a_link_too() -> None:
     clock = FakeClock()
     link = LinkMeter(clock)
     _carry(link, clock, 3, 0.001)
-    assert not _encoding(link).of_next(SPAN)
-    assert _encoding(link, rate=10e6).of_next(SPAN)
+    assert not _encoding(link).should_compress(SPAN)
+    assert _encoding(link, rate=10e6).should_compress(SPAN)
 
 
 def test_a_source_that_gives_its_bytes_slowly_is_a_slow_link_from_the_first() -> None:
     def limited(bytes_per_second: int, link: LinkMeter) -> CompressionPolicy:
         encoding = CompressionPolicy(AUTO, None, link)
-        encoding.offered((ZSTD,), bytes_per_second)
+        encoding.on_offer((ZSTD,), bytes_per_second)
         return encoding
 
-    assert limited(10_000_000, LinkMeter()).of_next(SPAN)
-    assert not limited(1_000_000_000, LinkMeter()).of_next(SPAN)
+    assert limited(10_000_000, LinkMeter()).should_compress(SPAN)
+    assert not limited(1_000_000_000, LinkMeter()).should_compress(SPAN)
     clock = FakeClock()
     link = LinkMeter(clock)
     encoding = limited(10_000_000, link)
@@ -108,8 +108,8 @@ def test_a_source_that_gives_its_bytes_slowly_is_a_slow_link_from_the_first() ->
             clock.sleep(0.001)
     assert link.seconds_per_byte() == pytest.approx(4 / 10e6, rel=0.01)
     for _ in range(PROBES):
-        encoding.came(SPAN, SPAN // 2, 2 * SPAN / 20e6, at_once=1)
-    assert encoding.pays, "what seems much for it alone is little beside its share"
+        encoding.record(SPAN, SPAN // 2, 2 * SPAN / 20e6, at_once=1)
+    assert encoding.is_worthwhile, "what seems much for it alone is little beside its share"
 
 
 def test_what_waiting_costs_is_not_counted_while_it_connects() -> None:
@@ -124,11 +124,11 @@ def test_what_waiting_costs_is_not_counted_while_it_connects() -> None:
 
 
 def test_all_or_nothing_where_it_is_demanded() -> None:
-    assert _encoding(LinkMeter(), ZSTD).of_next(1)
-    assert not _encoding(LinkMeter(), NONE).of_next(SPAN)
+    assert _encoding(LinkMeter(), ZSTD).should_compress(1)
+    assert not _encoding(LinkMeter(), NONE).should_compress(SPAN)
     encoding = _encoding(LinkMeter(), ZSTD)
-    encoding.refused()
-    assert not encoding.of_next(SPAN)
+    encoding.disable()
+    assert not encoding.should_compress(SPAN)
 
 
 def test_a_frame_fills_what_it_should_and_nothing_else() -> None:

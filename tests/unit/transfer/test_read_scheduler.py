@@ -1,11 +1,14 @@
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import cast
 
 from mx_artifacts.bundle.spans import Span
 from mx_artifacts.runtime.clock import FakeClock
-from mx_artifacts.transfer.read_scheduler import REST_SECONDS, ReadScheduler
-from mx_artifacts.transfer.source import Source, SourceAddress
+from mx_artifacts.transfer.artifact.source import Source
+from mx_artifacts.transfer.base import ReadableSource, SourceAddress
+from mx_artifacts.transfer.read_scheduler import ReadScheduler
+from mx_artifacts.transfer.timing import DEFAULT_TIMING
 
 SPANS = [Span(0, number * 100, 100) for number in range(8)]
 
@@ -13,7 +16,6 @@ SPANS = [Span(0, number * 100, 100) for number in range(8)]
 class FakeSource:
     """Has the spans in `numbers`; all where that is None."""
 
-    leases_chunks = False
     address = SourceAddress("source:1", "id")
 
     def __init__(self, *numbers: int) -> None:
@@ -25,6 +27,9 @@ class FakeSource:
 
     def has(self, span: Span) -> bool:
         return self.numbers is None or span.offset // 100 in self.numbers
+
+    def batch_of(self, first: Span, waiting: Sequence[Span]) -> list[Span]:
+        return [first]
 
 
 class FakeRead:
@@ -38,16 +43,16 @@ class FakeRead:
         raise NotImplementedError
 
 
-def board_of(*sources: FakeSource) -> tuple[ReadScheduler, FakeClock, list[Source]]:
+def board_of(*sources: FakeSource) -> tuple[ReadScheduler[Span], FakeClock, list[Source]]:
     clock = FakeClock()
-    board = ReadScheduler(SPANS, 1000, clock)
+    board = ReadScheduler(SPANS, clock)
     asked = [cast(Source, source) for source in sources]
     for source in asked:
         board.add(source)
     return board, clock, asked
 
 
-def taken_from(board: ReadScheduler) -> Source | None:
+def taken_from(board: ReadScheduler[Span]) -> ReadableSource[Span] | None:
     work = board.take(0.0)
     return None if work is None else work[0]
 
@@ -55,10 +60,10 @@ def taken_from(board: ReadScheduler) -> Source | None:
 def test_one_that_stalled_rests_for_as_long_as_its_read_is_under_way() -> None:
     board, clock, (good, bad) = board_of(FakeSource(), FakeSource())
     read = FakeRead()
-    board.rest(bad, read)
-    board.read(good, SPANS[0], 1.0)
+    board.back_off(bad, read)
+    board.record_read(good, SPANS[0], 1.0)
     assert board.active_count() == 1
-    clock.advance(REST_SECONDS + 1)
+    clock.advance(DEFAULT_TIMING.rest + 1)
     assert board.active_count() == 1
     assert not board.has_other(good, SPANS[0])
     read.is_done = True
@@ -69,16 +74,16 @@ def test_one_that_stalled_rests_for_as_long_as_its_read_is_under_way() -> None:
 def test_where_all_rest_one_read_shows_whether_one_delivers() -> None:
     board, _clock, sources = board_of(FakeSource(), FakeSource())
     for source in sources:
-        board.rest(source, FakeRead())
+        board.back_off(source, FakeRead())
     assert {taken_from(board), taken_from(board)} == set(sources)
     assert taken_from(board) is None
 
 
 def test_who_has_not_delivered_yet_is_asked_once_where_others_did() -> None:
     board, _clock, (new, old) = board_of(FakeSource(), FakeSource())
-    board.read(old, SPANS[0], 100.0)
+    board.record_read(old, SPANS[0], 100.0)
     assert [taken_from(board) for _ in range(3)] == [new, old, old]
-    board.read(new, SPANS[0], 1.0)
+    board.record_read(new, SPANS[0], 1.0)
     assert taken_from(board) is new
 
 

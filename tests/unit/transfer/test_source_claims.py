@@ -12,7 +12,7 @@ import pytest
 from mx_artifacts.client.worker import ChunkLease
 from mx_artifacts.core.manifest import ManifestChunk
 from mx_artifacts.errors import ArtifactIdMismatchError, ManifestInvalidError
-from mx_artifacts.transfer.source_claims import check_header, check_lease, check_tables
+from mx_artifacts.transfer.artifact.source_claims import check_header, check_lease, check_tables
 from mx_artifacts.transport.base import RemoteRange
 from tests.support.artifacts import (
     CHUNK_SIZE,

@@ -24,7 +24,7 @@ REMEMBERED_BYTES = 32 * 1024 * 1024
 PROBES = 2
 """Spans that come compressed before it is judged."""
 PROBE_EVERY = 16
-"""Plain span that comes compressed all the same: that one did not shrink says nothing of others."""
+"""Every n-th plain span is compressed anyway: one incompressible file does not predict the next."""
 REMEMBERED_BLOCKS = 6
 """That it is judged by: their mean size, and the median of what they took."""
 MARGIN = 0.9
@@ -90,8 +90,8 @@ class LinkMeter:
 
 
 @dataclass(frozen=True)
-class _Came:
-    """How one block came: its size as stored by that as it is, and what a byte took besides."""
+class _Block:
+    """Size as carried by size, and the time [s/byte] that a block took besides that on the link."""
 
     ratio: float
     seconds_per_byte: float
@@ -101,7 +101,7 @@ class CompressionPolicy:
     """Of one source. Any thread."""
 
     def __init__(self, mode: str, max_bytes_per_second: float | None, link: LinkMeter) -> None:
-        """Leave everything plain until the source has `offered` something.
+        """Leave everything plain until `on_offer` is called.
 
         `max_bytes_per_second` is what this target takes: the link cannot be faster.
         """
@@ -113,48 +113,51 @@ class CompressionPolicy:
         self.is_limited = False
         """Whether the source gives its bytes more slowly than it compresses."""
         self._asked = 0
-        self._came: deque[_Came] = deque(maxlen=REMEMBERED_BLOCKS)
+        self._blocks: deque[_Block] = deque(maxlen=REMEMBERED_BLOCKS)
 
-    def offered(self, by_source: tuple[str, ...], max_bytes_per_second: int = 0) -> None:
-        """Hear what the source can make, and what it gives to all its targets; 0: any number."""
+    def on_offer(self, by_source: tuple[str, ...], max_bytes_per_second: int = 0) -> None:
+        """Note the encodings that a source offers, and its rate for all targets; 0: no limit."""
         self._on = self._mode != NONE and ZSTD in by_source and ZSTD in encodings()
         self.is_limited = 0 < max_bytes_per_second < FAST_BYTES_PER_SECOND
         if self.is_limited:
             at_least = 1 / max_bytes_per_second
             self._least_seconds_per_byte = max(self._least_seconds_per_byte, at_least)
 
-    def refused(self) -> None:
-        """Hear that the source cannot, after all."""
+    def disable(self) -> None:
+        """Read everything plain from now on: the source cannot compress after all."""
         self._on = False
 
     @property
-    def pays(self) -> bool:
-        """Whether spans come compressed, but for small ones."""
+    def is_worthwhile(self) -> bool:
+        """Whether spans are read compressed, except small ones."""
         if self._mode == ZSTD or not self._on:
             return self._on
         link = self._seconds_per_byte()
         with self._lock:
-            return len(self._came) >= PROBES and self._is_better(link)
+            return len(self._blocks) >= PROBES and self._is_better(link)
 
-    def of_next(self, length_bytes: int) -> bool:
-        """Tell whether the next span, of so many bytes, is to come compressed."""
+    def should_compress(self, length_bytes: int) -> bool:
+        """Return whether to read the next span, of `length_bytes`, compressed."""
         if self._mode == ZSTD or not self._on:
             return self._on
         link = self._seconds_per_byte()
         if length_bytes < LEAST_BYTES or link < 1 / FAST_BYTES_PER_SECOND:
             return False
         with self._lock:
-            if len(self._came) >= PROBES and self._is_better(link):
+            if len(self._blocks) >= PROBES and self._is_better(link):
                 return True
             self._asked += 1
             return self._asked <= PROBES or self._asked % PROBE_EVERY == 0
 
-    def came(self, length_bytes: int, stored_bytes: int, seconds: float, at_once: int) -> None:
-        """Hear how a block came: in `stored_bytes`, with so many seconds besides what they took on
-        the link, while this target had so many under way."""
+    def record(self, length_bytes: int, stored_bytes: int, seconds: float, at_once: int) -> None:
+        """Note a block of `length_bytes` that was carried as `stored_bytes`.
+
+        `seconds` is what it took besides its time on the link, while this target had `at_once`
+        blocks under way.
+        """
         besides = seconds / max(1, at_once) / length_bytes
         with self._lock:
-            self._came.append(_Came(stored_bytes / length_bytes, besides))
+            self._blocks.append(_Block(stored_bytes / length_bytes, besides))
 
     def _seconds_per_byte(self) -> float:
         """Return what a byte takes on the link; 0: not known, or nothing."""
@@ -164,6 +167,6 @@ class CompressionPolicy:
         return max(measured or 0.0, self._least_seconds_per_byte)
 
     def _is_better(self, link: float) -> bool:
-        ratio = statistics.fmean(each.ratio for each in self._came)
-        besides = statistics.median_low([each.seconds_per_byte for each in self._came])
+        ratio = statistics.fmean(each.ratio for each in self._blocks)
+        besides = statistics.median_low([each.seconds_per_byte for each in self._blocks])
         return ratio * link + besides < MARGIN * link

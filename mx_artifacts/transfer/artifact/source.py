@@ -1,16 +1,15 @@
 """One source of an artifact, as a target reads it: whole from its memory, or chunk by chunk.
 
-Spans are read one-sided wherever the source leases the artifact as a whole; else the chunk that a
-span lies in is leased for as long as its spans are read.
+If the source leases the artifact as a whole, spans are read from its memory. Else the chunk of a
+span is leased while its spans are read.
 """
 
 from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
-from dataclasses import dataclass
 from typing import TypeVar
 
 from mx_artifacts.bundle.spans import Span
@@ -27,15 +26,10 @@ from mx_artifacts.errors import (
     PeerLostError,
     RecordNotFoundError,
 )
-from mx_artifacts.memory.pool import PooledBuffer
-from mx_artifacts.runtime.clock import SYSTEM_CLOCK
-from mx_artifacts.transfer.compression_policy import CompressionPolicy, LinkMeter
-from mx_artifacts.transfer.readers import (
-    BlockReader,
-    ChunkReader,
-    Reader,
-    WholeReader,
-)
+from mx_artifacts.runtime.clock import SYSTEM_CLOCK, Clock
+from mx_artifacts.transfer.artifact.compression_policy import CompressionPolicy, LinkMeter
+from mx_artifacts.transfer.artifact.readers import BlockReader, ChunkReader, WholeReader
+from mx_artifacts.transfer.base import Destination, Reader, SourceAddress
 from mx_artifacts.transfer.wait_policy import WaitPolicy
 from mx_artifacts.transport.base import Peer, PendingRead, RemoteRange, Transport
 
@@ -49,14 +43,6 @@ RELEASE_TIMEOUT_SECONDS = 2.0
 """A release is a courtesy: sessions, and at last the lease's expiry, do it without us."""
 
 
-@dataclass(frozen=True)
-class SourceAddress:
-    """Where a source listens (host:port), and under which id it serves the artifact."""
-
-    endpoint: str
-    mx_source_id: str
-
-
 class Source:
     """A source that is open: its client is attached. Any thread, but for `close`."""
 
@@ -66,6 +52,7 @@ class Source:
         manifest: ArtifactManifest,
         transport: Transport,
         client: WorkerClient,
+        clock: Clock = SYSTEM_CLOCK,
         *,
         compression: str = NONE,
         max_bytes_per_second: float | None = None,
@@ -73,9 +60,10 @@ class Source:
         """`compression` is a mode, and the rate what this target takes of all its sources."""
         self.address = address
         self.client = client
-        self.link = LinkMeter()
-        self.encoding = CompressionPolicy(compression, max_bytes_per_second, self.link)
-        self.readers = 0
+        self.clock = clock
+        self.link = LinkMeter(clock)
+        self.compression = CompressionPolicy(compression, max_bytes_per_second, self.link)
+        self.reader_count = 0
         self._artifact_id = manifest.artifact_id()
         self._manifest = manifest
         self._transport = transport
@@ -95,7 +83,7 @@ class Source:
     @property
     def leases_chunks(self) -> bool:
         """Whether it leases chunks only, so that those who read from one take all of it."""
-        return self._whole is None and not self.encoding.pays
+        return self._whole is None and not self.compression.is_worthwhile
 
     @property
     def is_complete(self) -> bool:
@@ -119,7 +107,7 @@ class Source:
             return
         with self._busy_if_it_answers():
             self.client.attach()
-            self.encoding.offered(self.client.encodings, self.client.max_bytes_per_second)
+            self.compression.on_offer(self.client.encodings, self.client.max_bytes_per_second)
             whole = self.client.lease_artifact(
                 self.address.mx_source_id, self._artifact_id, serves_on=serves_on
             )
@@ -172,6 +160,19 @@ class Source:
                 "for too long"
             )
 
+    @property
+    def is_detached(self) -> bool:
+        """Whether it has ended our session, though it may be well."""
+        return self.client.is_detached
+
+    def check_session(self) -> None:
+        """Raise PeerLostError if it has ended our session. Does not ask it."""
+        self.client.check_attached()
+
+    def hang_up(self) -> None:
+        """Let calls that are under way fail."""
+        self.client.close()
+
     def check_answers(self, timeout_seconds: float | None = None) -> None:
         """Return when it still answers, by its smallest call; raises as `open`."""
         self.client.check_answers(self.address.mx_source_id, self._artifact_id, timeout_seconds)
@@ -213,45 +214,52 @@ class Source:
             start = max(span.offset, chunk.file_offset) - chunk.file_offset
             yield chunk, start, min(span.end - chunk.file_offset, chunk.length)
 
+    def batch_of(self, first: Span, waiting: Sequence[Span]) -> list[Span]:
+        """Return `first`, with all others of its chunk if this source leases chunks only."""
+        if not self.leases_chunks:
+            return [first]
+        number = first.offset // self._manifest.chunk_size
+        return [
+            span
+            for span in waiting
+            if span.file_index == first.file_index
+            and span.offset // self._manifest.chunk_size == number
+        ]
+
     @contextmanager
-    def reader(self, first: Span, patience: WaitPolicy) -> Iterator[Reader]:
-        """Lend what reads `first` and the spans after it; it holds leases until then."""
-        reader = self._choose(first, patience)
+    def reader(self, first: Span, wait: WaitPolicy) -> Iterator[Reader[Span]]:
+        """Lend the reader for `first` and the spans after it; it holds leases until then."""
+        reader = self._plain_reader(wait)
+        if first.chunk is None and self.compression.should_compress(first.length):
+            reader = BlockReader(self, reader, wait)
         with self._lock:
-            self.readers += 1
+            self.reader_count += 1
         try:
             yield reader
         finally:
             with self._lock:
-                self.readers -= 1
+                self.reader_count -= 1
             reader.release()
 
-    def _choose(self, first: Span, patience: WaitPolicy) -> Reader:
-        if first.chunk is None and self.encoding.of_next(first.length):
-            return BlockReader(self, patience)
-        return self.plain_reader(patience)
-
-    def plain_reader(self, patience: WaitPolicy) -> Reader:
-        """Return what reads bytes as they are."""
+    def _plain_reader(self, wait: WaitPolicy) -> Reader[Span]:
         if self._whole is not None:
-            return WholeReader(self, self._whole, patience)
-        return ChunkReader(self, patience)
+            return WholeReader(self, self._whole, wait)
+        return ChunkReader(self, wait)
 
     def bring(
         self,
         descriptor: bytes,
         source: RemoteRange,
-        into: tuple[PooledBuffer, int],
+        into: Destination,
         pending: list[PendingRead],
-        patience: WaitPolicy,
+        wait: WaitPolicy,
     ) -> None:
-        """Read `source` into a buffer from an offset on; `pending` gets the read."""
-        buffer, offset = into
+        """Read `source` of the agent into memory; append the read to `pending`."""
         peer = self._connect(descriptor)
         with self.link.carrying(source.length):
-            read = self._transport.post_read(peer, [source], [(buffer.region, offset)])
+            read = self._transport.post_read(peer, [source], [(into.region, into.offset)])
             pending.append(read)
-            patience.finish(read)
+            wait.finish(read)
 
     def _connect(self, descriptor: bytes) -> Peer:
         """Connect once for every descriptor: a source makes a new one for new memory only."""
@@ -262,19 +270,19 @@ class Source:
                 self._peers[descriptor] = self._transport.connect(descriptor)
             return self._peers[descriptor]
 
-    def prepare(self, chunk: ManifestChunk, patience: WaitPolicy) -> ChunkLease:
+    def prepare(self, chunk: ManifestChunk, wait: WaitPolicy) -> ChunkLease:
         """Lease `chunk`, for as long as it takes: a busy source is not a broken one."""
         return self._insist(
             lambda: self.client.prepare_chunk(
                 self.address.mx_source_id,
                 self._artifact_id,
                 chunk.chunk_index,
-                patience.remaining(),
+                wait.remaining(),
             ),
-            patience,
+            wait,
         )
 
-    def prepare_block(self, span: Span, patience: WaitPolicy) -> BlockLease | None:
+    def prepare_block(self, span: Span, wait: WaitPolicy) -> BlockLease | None:
         """Let it encode `span`, likewise; None where it cannot."""
         return self._insist(
             lambda: self.client.prepare_block(
@@ -282,28 +290,28 @@ class Source:
                 self._artifact_id,
                 (span.file_index, span.offset, span.length),
                 encodings(),
-                patience.remaining(),
+                wait.remaining(),
             ),
-            patience,
+            wait,
         )
 
-    def _insist(self, prepare: Callable[[], T], patience: WaitPolicy) -> T:
+    def _insist(self, prepare: Callable[[], T], wait: WaitPolicy) -> T:
         backoff = FIRST_BACKOFF_SECONDS
-        patience.waits()
+        wait.waits()
         while True:
-            started, waited_seconds = SYSTEM_CLOCK.monotonic(), 0.0
+            started, waited_seconds = self.clock.monotonic(), 0.0
             try:
-                with self.link.waiting() if self.encoding.is_limited else nullcontext():
+                with self.link.waiting() if self.compression.is_limited else nullcontext():
                     return prepare()
             except NoFreeSlotError:
-                if not patience.remaining():
+                if not wait.remaining():
                     raise
             except PeerLostError as error:
-                self._check_is_busy(error, patience.remaining())
-                waited_seconds = SYSTEM_CLOCK.monotonic() - started
+                self._check_is_busy(error, wait.remaining())
+                waited_seconds = self.clock.monotonic() - started
             except RecordNotFoundError as error:  # it gave us its tables, so it is stopping
                 raise PeerLostError(f"{error}; it served that a moment ago") from error
-            patience.pause(backoff, waited_seconds)
+            wait.pause(backoff, waited_seconds)
             backoff = min(2 * backoff, MAX_BACKOFF_SECONDS)
 
     def release(self, lease: ChunkLease | BlockLease) -> bool:

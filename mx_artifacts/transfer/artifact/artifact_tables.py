@@ -1,6 +1,6 @@
-"""Finds out what an artifact is made of: from the first of its sources that tells, and is right.
+"""Finds the tables of an artifact: manifest and member maps, from the first source with valid ones.
 
-A source that does not answer holds nobody up: after a moment the next is asked too.
+A source that does not answer delays nothing: after a moment the next one is asked too.
 """
 
 from __future__ import annotations
@@ -25,20 +25,17 @@ from mx_artifacts.errors import (
 )
 from mx_artifacts.runtime.deadline import SLOW_HINT, Deadline
 from mx_artifacts.runtime.gc_pause import gc_paused
-from mx_artifacts.transfer.source import Source, SourceAddress
-from mx_artifacts.transfer.source_claims import check_header, check_tables
+from mx_artifacts.transfer.artifact.source import Source
+from mx_artifacts.transfer.artifact.source_claims import check_header, check_tables
+from mx_artifacts.transfer.base import SourceAddress
+from mx_artifacts.transfer.timing import TransferTiming
 
 logger = logging.getLogger(__name__)
 
-CALL_TIMEOUT_SECONDS = 10.0
-"""Bound of one call to a source; above the time that it lets a target wait for a slot."""
-HEDGE_SECONDS = 1.0
-"""How long a source may think before the next is asked as well: many times what tables take."""
-
 
 @dataclass(frozen=True)
-class Plan:
-    """What was found out, and from whom: `source` is opened, or will not be."""
+class ArtifactTables:
+    """The tables, and the source that gave them: it is open, or cannot be opened."""
 
     source: Source
     manifest: ArtifactManifest
@@ -49,19 +46,20 @@ NewSource = Callable[[SourceAddress, ArtifactManifest, WorkerClient], Source]
 OnFailure = Callable[[SourceAddress, MxArtifactsError], None]
 
 
-def make_plan(
+def find_tables(
     addresses: Sequence[SourceAddress],
     artifact_id: str,
     deadline: Deadline,
     new_source: NewSource,
     on_failure: OnFailure,
+    timing: TransferTiming,
     *,
     serves_on: bool,
-) -> Plan | None:
-    """Ask `addresses` in their order; return the first good plan, None if all failed.
+) -> ArtifactTables | None:
+    """Ask `addresses` in their order; return the first valid tables, None if all failed.
 
-    The source that it is from is opened while its index comes. That may fail, which shows when it
-    is opened again.
+    Their source is opened while its index arrives. That may fail, which shows when it is opened
+    again.
 
     An empty `artifact_id` accepts the id of the first source's artifact.
     """
@@ -72,17 +70,17 @@ def make_plan(
     try:
         while failures < len(addresses):
             if waiting:
-                attempt = _Attempt(waiting.pop(0), artifact_id, deadline, results.put)
+                attempt = _Attempt(waiting.pop(0), artifact_id, deadline, timing, results.put)
                 asked.append(attempt)
                 attempt.start(new_source, serves_on=serves_on)
             try:
-                wait = min(HEDGE_SECONDS, deadline.remaining()) if waiting else None
+                wait = min(timing.hedge, deadline.remaining()) if waiting else None
                 answer = results.get(timeout=wait)
             except Empty:
                 continue
-            if answer.plan is not None:
+            if answer.tables is not None:
                 asked.remove(answer)
-                return answer.plan
+                return answer.tables
             assert answer.error is not None
             on_failure(answer.address, answer.error)
             failures += 1
@@ -100,14 +98,15 @@ class _Attempt:
         address: SourceAddress,
         artifact_id: str,
         deadline: Deadline,
+        timing: TransferTiming,
         done: Callable[[_Attempt], object],
     ) -> None:
         self.address = address
-        self.plan: Plan | None = None
+        self.tables: ArtifactTables | None = None
         self.error: MxArtifactsError | None = None
         self._client = WorkerClient(
             address.endpoint,
-            timeout_seconds=min(CALL_TIMEOUT_SECONDS, max(0.001, deadline.remaining())),
+            timeout_seconds=min(timing.call, max(0.001, deadline.remaining())),
         )
         self._artifact_id = artifact_id
         self._deadline = deadline
@@ -115,7 +114,7 @@ class _Attempt:
         self._source: Source | None = None
 
     def start(self, new_source: NewSource, *, serves_on: bool) -> None:
-        """Begin to ask; `done` gets this when it has a plan or an error."""
+        """Begin to ask; `done` is called with this when it has tables or an error."""
         threading.Thread(
             target=self._run, args=(new_source, serves_on), name="mx-plan", daemon=True
         ).start()
@@ -141,7 +140,7 @@ class _Attempt:
             opening.start()
             maps = read_maps(client, call, manifest)
             opening.join()
-            self.plan = Plan(self._source, manifest, maps)
+            self.tables = ArtifactTables(self._source, manifest, maps)
         except MxArtifactsError as error:
             self.error = error
         except Exception as error:  # a channel that was closed meanwhile: nobody listens
