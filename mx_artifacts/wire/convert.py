@@ -1,4 +1,4 @@
-"""Protobuf <-> core. Messages stop here: nothing above this package sees one."""
+"""Conversion between protobuf messages and core types (docs/adr/0001 says who may use messages)."""
 
 from __future__ import annotations
 

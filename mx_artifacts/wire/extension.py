@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain, islice
 
 from mx_artifacts.core.member_index import MemberIndex
@@ -31,6 +31,17 @@ def index_to_wire(file_index: int, index: MemberIndex) -> Iterator[pb.MemberInde
         if is_last or end - start >= MEMBERS_PER_PAGE or paths_bytes > MAX_PAGE_PATHS_BYTES:
             yield _page(file_index, index.part(start, end))
             start, paths_bytes = end, 0
+
+
+class EncodedIndexes:
+    """The member indexes of an artifact as messages, made once, however many targets ask."""
+
+    def __init__(self, indexes: Mapping[int, MemberIndex]) -> None:
+        self.pages: Sequence[pb.MemberIndexPage] = [
+            page
+            for file_index, index in indexes.items()
+            for page in index_to_wire(file_index, index)
+        ]
 
 
 def _page(file_index: int, index: MemberIndex) -> pb.MemberIndexPage:

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from mx_artifacts.core.manifest import ArtifactManifest, ManifestChunk
 from mx_artifacts.core.member_index import MemberIndex
 from mx_artifacts.errors import ConfigurationError, RecordNotFoundError
-from mx_artifacts.wire.extension import index_to_wire
-from mx_artifacts.wire.gen.mx_artifacts.v1.source_pb2 import MemberIndexPage
+from mx_artifacts.wire.extension import EncodedIndexes
 from mx_artifacts.worker.chunk_source import ChunkSource
 
 
@@ -29,13 +28,9 @@ class ServedArtifact:
     indexes: Mapping[int, MemberIndex] = field(default_factory=dict, repr=False)
 
     @cached_property
-    def index_pages(self) -> Sequence[MemberIndexPage]:
-        """The indexes as they go over the wire: made once, however many targets ask."""
-        return [
-            page
-            for file_index, index in self.indexes.items()
-            for page in index_to_wire(file_index, index)
-        ]
+    def encoded_indexes(self) -> EncodedIndexes:
+        """The indexes as they go over the wire."""
+        return EncodedIndexes(self.indexes)
 
     def chunk(self, index: int) -> ManifestChunk:
         """Return a chunk, or raise ConfigurationError (the request is wrong)."""

@@ -195,7 +195,7 @@ class SourceService(source_pb2_grpc.SourceServiceServicer):
             served = self._select(request)
             if not served.indexes:
                 raise RecordNotFoundError(f"artifact {served.artifact_id} has no index here")
-        yield from served.index_pages
+        yield from served.encoded_indexes.pages
 
     def GetAvailability(
         self, request: pb.Artifact, context: grpc.ServicerContext

@@ -201,7 +201,7 @@ class WorkerServer:
         """
         served = ServedArtifact(mx_source_id, artifact_id, manifest, source, indexes)
         self._catalogue.add(served)
-        _ = served.index_pages  # before somebody waits for them
+        _ = served.encoded_indexes  # made before a target waits for them
 
     def add_alias(self, alias: str, mx_source_id: str, artifact_id: str) -> None:
         """Serve an artifact that is served already under a second source id, from one memory.
