@@ -34,7 +34,7 @@ test: $(DEV_READY) interop-if-possible  ## Run all tests, interoperation include
 	$(PYTEST)
 
 unit: $(DEV_READY)  ## Run the tests that start no process (half a minute)
-	$(PYTEST) tests/unit tests/architecture
+	$(PYTEST) -m "not process" tests/unit tests/architecture
 
 contract: $(DEV_READY)  ## Run what every metadata backend and every transport must pass
 	$(PYTEST) tests/contract

@@ -62,6 +62,7 @@ def as_user(uid: int, work: Callable[[], object]) -> int:
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 
 
+@pytest.mark.process
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
 def test_users_share_a_bundle_root_and_leave_each_others_alone() -> None:
     with tempfile.TemporaryDirectory() as directory:  # tmp_path is closed to others
@@ -77,6 +78,7 @@ def test_users_share_a_bundle_root_and_leave_each_others_alone() -> None:
         assert list(shared.iterdir()) == []
 
 
+@pytest.mark.process
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
 def test_a_bundle_root_that_may_be_written_but_not_listed() -> None:
     with tempfile.TemporaryDirectory() as directory:

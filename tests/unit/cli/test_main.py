@@ -223,6 +223,7 @@ def test_the_librarys_warnings_are_shown(run: RunCli, monkeypatch: pytest.Monkey
     assert "mx_artifacts.somewhere: detail" in run("fake", "--debug").err
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("args", [("serve", "--help"), ("inspect", "a.tar")], ids=" ".join)
 def test_a_reader_that_leaves_is_not_complained_about(
     args: tuple[str, ...], tmp_path: Path

@@ -150,6 +150,7 @@ def test_why_takes_one_kind(kinds: tuple[str, ...], run: RunCli) -> None:
     assert ended.error["message"].startswith("why takes one kind")
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("verb", ["verify", "used"])
 def test_an_install_that_was_killed_is_not_nothing(verb: str, tmp_path: Path, run: RunCli) -> None:
     root, bundle = tmp_path / "root", make_bundle(tmp_path / "artifact.tar", NEW)
@@ -200,6 +201,7 @@ def test_a_part_that_is_missing_is_named(
     assert ended.error["message"].startswith(f"{option} {message}")
 
 
+@pytest.mark.process
 def test_a_killed_install_over_another_is_warned_of(tmp_path: Path, run: RunCli) -> None:
     root, bundle = tmp_path / "root", make_bundle(tmp_path / "artifact.tar", NEW)
     install(root, bundle)

@@ -152,6 +152,7 @@ def program(directory: Path, name: str, says: str, code: int = 0) -> dict[str, s
     return {"PATH": str(directory)}
 
 
+@pytest.mark.process
 def test_ninja_is_a_must_only_for_a_kind_that_was_named(tmp_path: Path) -> None:
     empty = {"PATH": str(tmp_path)}
     assert tools.check_ninja([TRITON], True, empty) is None
@@ -167,12 +168,14 @@ def test_ninja_is_a_must_only_for_a_kind_that_was_named(tmp_path: Path) -> None:
     assert "1.13.0" in found.what
 
 
+@pytest.mark.process
 def test_a_program_that_does_not_run_is_not_there(tmp_path: Path) -> None:
     found = tools.check_ninja([FLASHINFER], True, program(tmp_path, "ninja", "no", code=1))
     assert found is not None
     assert found.level is Level.FAIL
 
 
+@pytest.mark.process
 def test_compilers_and_nvcc(tmp_path: Path) -> None:
     assert tools.check_compiler([CUTE], {"PATH": ""}) is None
     assert tools.check_nvcc([CUTE], {"PATH": ""}) is None
@@ -218,12 +221,14 @@ def test_memlock(monkeypatch: pytest.MonkeyPatch) -> None:
 # --- data plane and server ------------------------------------------------------------------------
 
 
+@pytest.mark.process
 def test_a_nixl_agent_starts_and_names_its_transports() -> None:
     check = network.check_nixl("UCX", dict(os.environ), timeout_seconds=60)
     assert check.level is not Level.FAIL, check
     assert "tcp/" in check.what or "rc_" in check.what
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(
     ("script", "what"),
     [
@@ -243,11 +248,13 @@ def test_nixl_that_is_missing_dies_or_hangs(
     assert check.next_step
 
 
+@pytest.mark.process
 def test_a_backend_that_nixl_lacks_is_named() -> None:
     check = network.check_nixl("NONE", dict(os.environ), timeout_seconds=60)
     assert (check.level, "NONE" in check.what) == (Level.FAIL, True)
 
 
+@pytest.mark.process
 def test_a_metadata_backend_that_is_there_or_not(tmp_path: Path) -> None:
     with running(valkey_binary(), tmp_path) as process:
         assert network.check_backend(process.url).level is Level.OK

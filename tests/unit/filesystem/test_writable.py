@@ -64,6 +64,7 @@ def test_a_name_that_leaves_no_room_for_the_installers_own(tmp_path: Path) -> No
     check_target(root)
 
 
+@pytest.mark.process
 def test_a_read_only_file_system(tmp_path: Path) -> None:
     try:
         with mounted(tmp_path / "disk", "-t", "tmpfs", "-o", "size=1m,ro", "small"):

@@ -335,6 +335,7 @@ def test_made_once_a_process_for_equal_arguments(node):
 # --- how facts are read --------------------------------------------------------------------------
 
 
+@pytest.mark.process
 def test_a_failed_question_is_asked_again(tmp_path):
     tool = tmp_path / "tool"
     tool.write_text("#!/bin/sh\necho broken >&2; exit 3\n")

@@ -64,6 +64,7 @@ def _tool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     return module
 
 
+@pytest.mark.process
 def test_only_a_run_of_all_caches_writes_the_page(
     tool: ModuleType, monkeypatch: pytest.MonkeyPatch
 ) -> None:

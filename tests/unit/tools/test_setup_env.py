@@ -52,6 +52,7 @@ def test_a_python_without_venv_is_named(
     assert not (tmp_path / "venv").exists()
 
 
+@pytest.mark.process
 def test_without_a_gpu_a_fixed_torch_comes_first(
     script: ModuleType, installed: list[tuple[str, ...]]
 ) -> None:
@@ -59,6 +60,7 @@ def test_without_a_gpu_a_fixed_torch_comes_first(
     assert installed == [("torch==2.13.0",), ("--editable", f"{script.ROOT}[demo,dev]")]
 
 
+@pytest.mark.process
 def test_an_installation_without_its_compiled_part_is_told_of(
     script: ModuleType, capfd: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
@@ -74,6 +76,7 @@ def test_an_installation_without_its_compiled_part_is_told_of(
     assert told.endswith("install again, with a C compiler at hand\n")
 
 
+@pytest.mark.process
 def test_a_gpus_torch_is_left_alone_and_found(
     script: ModuleType,
     installed: list[tuple[str, ...]],
@@ -90,6 +93,7 @@ def test_a_gpus_torch_is_left_alone_and_found(
     assert installed == [("--editable", f"{script.ROOT}[demo]")]
 
 
+@pytest.mark.process
 def test_a_triton_that_torch_brought_is_left_alone(
     script: ModuleType, installed: list[tuple[str, ...]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
