@@ -35,7 +35,12 @@ from mx_artifacts.bundle.packed import PackedTree, PackReport
 from mx_artifacts.bundle.seal import seal
 from mx_artifacts.client.central import CentralClient
 from mx_artifacts.core.chunks import DEFAULT_CHUNK_SIZE_BYTES
-from mx_artifacts.core.identity import SourceIdentity, SourceType
+from mx_artifacts.core.identity import (
+    AnyBackendFramework,
+    BackendFramework,
+    SourceIdentity,
+    SourceType,
+)
 from mx_artifacts.core.sources import WorkerRecord
 from mx_artifacts.errors import (
     ConfigurationError,
@@ -71,6 +76,7 @@ class TarredP2PArtifactTransfer:
 
     `chunk_size` is in bytes (default 64 MiB). `kind` decides what is packed, in which entries it
     is installed and how paths are adapted; by default it is the kind of `mx_source_type`.
+    `framework` is the engine that uses the cache, for messages on what decided where its roots are.
     `memory` lends what bundles are packed into; by default MX_ARTIFACT_RESIDENT_BUDGET bytes for
     each artifact, beyond which they lie in files below `bundle_root`. `durable`: whether an install
     waits until what it wrote is on the disk; by default MX_ARTIFACT_DURABLE.
@@ -83,6 +89,7 @@ class TarredP2PArtifactTransfer:
     chunk_size: int | None = None
     tar_name: str = PRIMARY_BUNDLE_NAME
     kind: CacheKind | None = None
+    framework: AnyBackendFramework = BackendFramework.UNKNOWN
     lock_timeout_seconds: float = DEFAULT_LOCK_TIMEOUT_SECONDS
     durable: bool | None = None
     memory: BundleBudget | None = field(default=None, repr=False, compare=False)
@@ -130,7 +137,7 @@ class TarredP2PArtifactTransfer:
             for tree in trees.values():
                 tree.memory.close()
             raise
-        return ArtifactBundle(bundles, manifest, manifest.artifact_id(), tuple(packed), trees)
+        return ArtifactBundle(bundles, manifest, manifest.artifact_id, tuple(packed), trees)
 
     def _pack(
         self,
@@ -255,8 +262,9 @@ class TarredP2PArtifactTransfer:
 
     def root_objection(self, record: WorkerRecord) -> str:
         """Say why the cache of a source cannot be used in these target roots, or ""."""
-        env = environment()
-        return root_objection(self.cache_kind, self.roots, record.topology, env)
+        return root_objection(
+            self.cache_kind, self.roots, record.topology, environment(), self.framework
+        )
 
     def transfer_from_any(
         self,

@@ -81,7 +81,7 @@ def command(
             f"why takes one kind, not --kind {' --kind '.join(kind_names)}",
             hint="ask for one kind after the other",
         )
-    (selected,) = select_kinds(kind_names, stated_roots, stated)
+    (selected,) = select_kinds(kind_names, stated_roots, stated, framework)
     if vllm_factors is not None:
         if selected.kind.name != "inductor":
             raise ConfigurationError("--vllm-factors goes with --kind inductor only")
@@ -155,7 +155,7 @@ def _roots(selected: SelectedKind) -> list[dict[str, str]]:
         stated = selected.stated_roots.get(rule.name)
         name = rule.name or selected.kind.name
         try:
-            path, decided_by = (stated, "--root") if stated else rule.locate(environment())
+            path, decided_by = selected.locate(rule, environment())
         except ConfigurationError as error:  # which is no reason not to compare identities
             state = f"{error}; {error.hint()}"
             roots.append({"name": name, "path": "", "decided_by": "", "state": state})

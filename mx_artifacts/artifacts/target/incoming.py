@@ -94,7 +94,7 @@ class IncomingArtifact:
         return StagedArtifact(
             receiver.stagings,
             received.manifest,
-            replace(first, artifact_id=received.manifest.artifact_id()),
+            replace(first, artifact_id=received.manifest.artifact_id),
             received.transferred_bytes,
             received.delivered,
             received.left_behind,
