@@ -13,18 +13,19 @@ from mx_artifacts.artifacts.bundle_root import check_bundle_root
 from mx_artifacts.artifacts.factories import transfer_of_kind
 from mx_artifacts.artifacts.protocol import ArtifactSourceEndpoint
 from mx_artifacts.artifacts.seeding.seed_server import SeedServer
-from mx_artifacts.artifacts.target.discover import RootObjection, no_objection
 from mx_artifacts.artifacts.target.fetch_values import FetcherSettings, FetchPlan, FetchResult
 from mx_artifacts.artifacts.target.group_member import GroupMember, GroupWanted
-from mx_artifacts.artifacts.target.incoming import address_of, not_wrapped
+from mx_artifacts.artifacts.target.incoming import not_wrapped
 from mx_artifacts.artifacts.target.single_flight import turn_to_fetch
-from mx_artifacts.artifacts.target.source_finder import (
-    ANY_SOURCE,
-    SeenSources,
-    SourceFinder,
-    SourceWanted,
-)
+from mx_artifacts.artifacts.target.source_finder import SeenSources, SourceFinder
 from mx_artifacts.artifacts.target.source_order import TargetLocality, ordering
+from mx_artifacts.artifacts.target.source_supply import address_of
+from mx_artifacts.artifacts.target.suitability import (
+    ANY_SOURCE,
+    RootObjection,
+    SourceWanted,
+    no_objection,
+)
 from mx_artifacts.artifacts.tarred import TarredP2PArtifactTransfer
 from mx_artifacts.client.central import CentralClient
 from mx_artifacts.compression import check_mode
