@@ -97,7 +97,8 @@ def _nothing_installed(selected: SelectedKind) -> MxArtifactsError:
     root = _primary_root(selected)
     return _interrupted(selected) or ConfigurationError(
         f"nothing of {selected.kind.name} was installed into {root}",
-        hint="name the root that it was installed into with --root, or install it",
+        hint="name the root that it was installed into with --root, or its engine with "
+        "--framework, or install it",
     )
 
 

@@ -78,8 +78,9 @@ def command(
     """Say which source would be used here, or what keeps each from it.
 
     Sets this node's identity beside that of every ready source of the same kind: of the model, or,
-    where nobody serves it, of any. The exit code is 0 when one would be used, 13 when none fits or
-    this node has quarantined what those serve, and 10 when there is none.
+    where nobody serves it, of any. The exit code is 0 when one would be used, 13 when none fits,
+    this node has quarantined what those serve, or their cache cannot be used in its roots, and 10
+    when there is none.
     """
     output: Output = context.obj
     if ALL in kind_names or len(set(kind_names)) > 1:
