@@ -125,7 +125,14 @@ class Seeder:
                 source.node_rank,
             ),
         )
-        announcement = Announcement(self._client, identity, record, self._worker_id, self._pod)
+        announcement = Announcement(
+            self._client,
+            identity,
+            record,
+            self._worker_id,
+            self._pod,
+            self._server.rename_source,
+        )
         seed.heartbeat = Heartbeat(
             announcement,
             publish=announcement.publish,
