@@ -13,18 +13,19 @@ from mx_artifacts.artifacts.bundle_root import check_bundle_root
 from mx_artifacts.artifacts.factories import transfer_of_kind
 from mx_artifacts.artifacts.protocol import ArtifactSourceEndpoint
 from mx_artifacts.artifacts.seeding.seed_server import SeedServer
-from mx_artifacts.artifacts.target.discover import RootObjection, no_objection
 from mx_artifacts.artifacts.target.fetch_values import FetcherSettings, FetchPlan, FetchResult
 from mx_artifacts.artifacts.target.group_member import GroupMember, GroupWanted
-from mx_artifacts.artifacts.target.incoming import address_of, not_wrapped
+from mx_artifacts.artifacts.target.incoming import not_wrapped
 from mx_artifacts.artifacts.target.single_flight import turn_to_fetch
-from mx_artifacts.artifacts.target.source_finder import (
-    ANY_SOURCE,
-    SeenSources,
-    SourceFinder,
-    SourceWanted,
-)
+from mx_artifacts.artifacts.target.source_finder import SeenSources, SourceFinder
 from mx_artifacts.artifacts.target.source_order import TargetLocality, ordering
+from mx_artifacts.artifacts.target.source_supply import address_of
+from mx_artifacts.artifacts.target.suitability import (
+    ANY_SOURCE,
+    RootObjection,
+    SourceWanted,
+    no_objection,
+)
 from mx_artifacts.artifacts.tarred import TarredP2PArtifactTransfer
 from mx_artifacts.client.central import CentralClient
 from mx_artifacts.compression import check_mode
@@ -124,7 +125,7 @@ class ArtifactFetcher:
             check_stated_roots(kind, identity, roots or {})
         objection: RootObjection = no_objection
         if kind is not None and not wanted.allow_other_root:
-            objection = self._transfer(kind, roots).root_objection
+            objection = self._transfer(kind, identity, roots).root_objection
         return self._finder.find(identity, wanted, objection)
 
     def newest_besides(
@@ -140,7 +141,7 @@ class ArtifactFetcher:
 
         See `SourceFinder.newest_besides`; the other arguments are those of `fetch_and_install`.
         """
-        objection = self._transfer(kind, roots).root_objection
+        objection = self._transfer(kind, identity, roots).root_objection
         if wanted.allow_other_root:
             objection = no_objection
         return self._finder.newest_besides(known_ids, identity, wanted, objection)
@@ -168,7 +169,7 @@ class ArtifactFetcher:
         """
         plan = self._plan(kind, identity, roots, wanted=wanted, replace=replace)
         if plan.already is None:
-            self._transfer(kind, roots).check_space(plan.sources[0].total_size)
+            self._transfer(kind, identity, roots).check_space(plan.sources[0].total_size)
         return plan
 
     def _plan(
@@ -185,21 +186,21 @@ class ArtifactFetcher:
         for root in (roots or {}).values():
             check_target(root)
         sources = tuple(self.discover(identity, wanted, kind=kind, roots=roots))
-        transfer = self._transfer(kind, roots)
+        transfer = self._transfer(kind, identity, roots)
         already = None if replace else transfer.find_installed(sources[0].artifact_id)
         if already is None:
             transfer.check_places()
         return FetchPlan(sources, already)
 
     def standing_entries(
-        self, kind: CacheKind, roots: Mapping[str, Path] | None = None
+        self, kind: CacheKind, identity: SourceIdentity, roots: Mapping[str, Path] | None = None
     ) -> dict[Path, int]:
         """Return how many entries each root holds now.
 
         Those that an artifact has too are kept, or with `replace` replaced; which they are nobody
         knows before the artifact is here.
         """
-        return self._transfer(kind, roots).standing_entries()
+        return self._transfer(kind, identity, roots).standing_entries()
 
     def fetch_and_install(
         self,
@@ -213,7 +214,8 @@ class ArtifactFetcher:
     ) -> FetchResult:
         """Fetch from the first source that delivers and install into this node's roots.
 
-        `roots` overrides the kind's roots by name ("" is the primary root). Entries that the
+        `roots` overrides the kind's roots by name ("" is the primary root); the others are where
+        the identity's engine looks. Entries that the
         roots already hold are kept, unless `replace`. Without `replace` nothing is transferred
         when the artifact is installed here, and its files are as they were installed; and while
         another process of this node fetches it into these roots, this one waits.
@@ -230,7 +232,7 @@ class ArtifactFetcher:
             ConfigurationError, RemoteError: the group cannot be joined; nothing was asked for.
         """
         plan = partial(self._plan, kind, identity, roots, replace=replace)
-        fetch = _Fetch(identity, self._transfer(kind, roots), replace, wanted)
+        fetch = _Fetch(identity, self._transfer(kind, identity, roots), replace, wanted)
         if group is None or group.size == 1:
             return self._fetch_patiently(fetch, plan, ALONE)
         with GroupMember(
@@ -359,12 +361,13 @@ class ArtifactFetcher:
         return [address for address in found if address.endpoint != self._seeds.endpoint]
 
     def _transfer(
-        self, kind: CacheKind, roots: Mapping[str, Path] | None
+        self, kind: CacheKind, identity: SourceIdentity, roots: Mapping[str, Path] | None
     ) -> TarredP2PArtifactTransfer:
         return transfer_of_kind(
             kind,
             bundle_root=self._settings.bundle_root,
             roots=roots,
+            framework=identity.backend_framework,
             lock_timeout_seconds=self._settings.lock_timeout_seconds,
             durable=self._settings.durable,
             events=self._events,

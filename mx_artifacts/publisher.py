@@ -157,7 +157,8 @@ class ArtifactPublisher:
         """Seal, serve and announce one kind; it stays announced until `close`.
 
         It is announced under `identity` and, from the same memory, under each of `also`.
-        `roots` overrides the kind's roots by name ("" is the primary root). `accelerator` is the
+        `roots` overrides the kind's roots by name ("" is the primary root); the others are where
+        the identity's engine looks. `accelerator` is the
         family of the device that the cache is for ("cuda"); empty: unknown.
 
         With `require_ranks`, each model of a kind that keeps directories by rank must have that
@@ -174,6 +175,7 @@ class ArtifactPublisher:
             kind,
             bundle_root=settings.bundle_root,
             roots=roots,
+            framework=identity.backend_framework,
             chunk_size=settings.chunk_size_bytes,
             memory=self._memory,
             events=self._events,

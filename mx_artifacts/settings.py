@@ -346,7 +346,7 @@ COMPILE_CONFIG_DIGEST = _setting(
     default_text="",
 )
 MODEL_REVISION = _setting(
-    "MX_MODEL_REVISION", "", parse_utf8, "SourceIdentity.revision", default_text="from the engine"
+    "MX_MODEL_REVISION", "", parse_utf8, "SourceIdentity.revision", default_text=""
 )
 POD_NAME = _setting(
     "POD_NAME",

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Mapping
-from enum import IntEnum
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
+from mx_artifacts.core.identity import SourceIdentity, framework_name, source_type_name
+
 if TYPE_CHECKING:
     from mx_artifacts.bundle.tree import SkippedPath
-    from mx_artifacts.core.identity import SourceIdentity
 
 MAX_VALUE_LENGTH = 80
 EXAMPLES = 3
@@ -20,17 +20,13 @@ MAX_REASONS = 10
 
 
 def identity_object(identity: SourceIdentity) -> dict[str, Any]:
-    """Return the stated fields of an identity, enums by name."""
-    described: dict[str, Any] = {}
-    for name in identity.as_dict():
-        value = getattr(identity, name)
-        if isinstance(value, IntEnum):
-            value = value.name.lower() if value else ""
-        elif isinstance(value, Mapping):
-            value = dict(sorted(value.items()))  # the wire has no order
-        if value:
-            described[name] = value
-    return described
+    """Return the stated fields of an identity, enums by name ("type 10" without one)."""
+    values = identity.as_dict()
+    values["mx_source_type"] = source_type_name(identity.mx_source_type)
+    values["backend_framework"] = framework_name(identity.backend_framework)
+    # The wire has no order.
+    values["extra_parameters"] = dict(sorted(values["extra_parameters"].items()))
+    return {name: value for name, value in values.items() if value}
 
 
 def identity_facts(

@@ -239,7 +239,8 @@ identity_option: Decorator = click.option(
 framework_option: Decorator = click.option(
     "--framework",
     type=click.Choice(["vllm", "sglang", "trt_llm"]),
-    help="Inference engine: identity field backend_framework.",
+    help="Inference engine: decides where caches lie, and is identity field backend_framework.  "
+    "[default: the one that is installed]",
 )
 arch_option: Decorator = click.option(
     "--arch",

@@ -28,6 +28,7 @@ def chosen_receipts(
     receipt: Path | None,
     kind_names: Sequence[str],
     stated_roots: Sequence[tuple[str, Path]],
+    framework: str | None,
     *,
     may_be_none: bool = False,
 ) -> list[list[FoundReceipt]]:
@@ -53,7 +54,7 @@ def chosen_receipts(
         path = receipt.absolute()
         return [[FoundReceipt(path, load_named_receipt(path))]]
     found = []
-    for selected in select_kinds(kind_names, stated_roots):
+    for selected in select_kinds(kind_names, stated_roots, framework=framework):
         try:
             of_kind = receipts_of_kind(selected)
         except ConfigurationError as error:
@@ -96,7 +97,8 @@ def _nothing_installed(selected: SelectedKind) -> MxArtifactsError:
     root = _primary_root(selected)
     return _interrupted(selected) or ConfigurationError(
         f"nothing of {selected.kind.name} was installed into {root}",
-        hint="name the root that it was installed into with --root, or install it",
+        hint="name the root that it was installed into with --root, or its engine with "
+        "--framework, or install it",
     )
 
 

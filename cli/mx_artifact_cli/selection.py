@@ -8,13 +8,15 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
+from mx_artifacts import parsing
+from mx_artifacts.core.identity import BackendFramework
 from mx_artifacts.errors import ConfigurationError
 from mx_artifacts.node.environment import environment
 
 if TYPE_CHECKING:
     from mx_artifact_cli.output import Output
     from mx_artifacts.identity.identify import ProbedIdentity
-    from mx_artifacts.kinds.base import CacheKind
+    from mx_artifacts.kinds.base import CacheKind, RootRule
 
 ALL = "all"
 _NOTHING: Mapping[str, str] = MappingProxyType({})
@@ -22,32 +24,45 @@ _NOTHING: Mapping[str, str] = MappingProxyType({})
 
 @dataclass(frozen=True)
 class SelectedKind:
-    """A kind and those of its roots that the user stated, by root name ("": the primary one)."""
+    """A kind, the engine that uses it, and those of its roots that the user stated.
+
+    Roots are named as the kind names them ("": the primary one). The engine is the one that the
+    user names, else the one that is installed here; it decides where the other roots are.
+    """
 
     kind: CacheKind
     stated_roots: Mapping[str, Path] = field(default_factory=dict)
+    engine: BackendFramework = BackendFramework.UNKNOWN
+
+    def locate(self, rule: RootRule, environment: Mapping[str, str]) -> tuple[Path, str]:
+        """Return where a root of the kind is, and what decided so.
+
+        Raises:
+            ConfigurationError: nothing says where it is.
+        """
+        stated = self.stated_roots.get(rule.name)
+        return (stated, "--root") if stated else rule.locate(environment, self.engine)
 
     def roots(self, environment: Mapping[str, str]) -> dict[str, Path]:
         """Return every root: as stated, else where the kind's engine looks."""
-        return {
-            rule.name: self.stated_roots.get(rule.name) or rule.locate(environment)[0]
-            for rule in self.kind.roots
-        }
+        return {rule.name: self.locate(rule, environment)[0] for rule in self.kind.roots}
 
 
 def select_kinds(
     names: Sequence[str],
     stated_roots: Sequence[tuple[str, Path]],
     stated: Mapping[str, str] = _NOTHING,
+    framework: str | None = None,
 ) -> tuple[SelectedKind, ...]:
     """Return the named kinds, each once, with the roots that --root states for them.
 
-    `stated` is what --identity states.
+    `stated` is what --identity states, and `framework` what --framework does.
 
     Raises:
-        ConfigurationError: an unknown kind, a root of a kind or name that is not selected, or an
-            identity value of a kind that is not selected.
+        ConfigurationError: an unknown kind or engine, a root of a kind or name that is not
+            selected, or an identity value of a kind that is not selected.
     """
+    from mx_artifacts.kinds.engines import engine_here
     from mx_artifacts.kinds.registry import all_kinds, get_kind
 
     unique = list(dict.fromkeys(names))
@@ -66,7 +81,26 @@ def select_kinds(
             raise ConfigurationError(f"--root names two paths for {name or kind.name!r}")
     for key in stated:
         _check_kind_of(key, kinds)
-    return tuple(SelectedKind(kind, roots[kind.name]) for kind in kinds)
+    named = {kind.name: _named_engine(kind, stated, framework) for kind in kinds}
+    here = engine_here() if None in named.values() else BackendFramework.UNKNOWN
+    engines = {name: here if engine is None else engine for name, engine in named.items()}
+    return tuple(SelectedKind(kind, roots[kind.name], engines[kind.name]) for kind in kinds)
+
+
+def _named_engine(
+    kind: CacheKind, stated: Mapping[str, str], framework: str | None
+) -> BackendFramework | None:
+    """Return the engine that the user names for a kind, or None.
+
+    Where --framework and --identity disagree, `identify` refuses them.
+    """
+    from mx_artifacts.kinds.engines import parse_engine
+
+    values = {key.lower(): value for key, value in _stated_for(kind, stated).items()}
+    name = framework or values.get("backend_framework")
+    if name is None:
+        return None
+    return parsing.parse_or_refuse(parse_engine, name, "identity value backend_framework")
 
 
 def _root_of(name: str, kinds: Sequence[CacheKind]) -> tuple[CacheKind, str]:
@@ -115,17 +149,14 @@ def _stated_for(kind: CacheKind, stated: Mapping[str, str]) -> dict[str, str]:
     return {**{k: v for k, v in for_all.items() if k.lower() not in own}, **alone}
 
 
-def select_present(
-    names: Sequence[str], stated_roots: Sequence[tuple[str, Path]], environment: Mapping[str, str]
+def present_of(
+    selected: Sequence[SelectedKind], environment: Mapping[str, str]
 ) -> tuple[SelectedKind, ...]:
-    """Select kinds to publish: `all` are those whose primary root exists and is not empty.
+    """Return those of `selected` whose primary root exists and is not empty.
 
     Raises:
-        ConfigurationError: as `select_kinds`, or `all` and there is none.
+        ConfigurationError: there is none.
     """
-    selected = select_kinds(names, stated_roots)
-    if ALL not in names:
-        return selected
     primary = {s.kind.name: s.roots(environment)[s.kind.roots[0].name] for s in selected}
     found = tuple(s for s in selected if _has_entries(primary[s.kind.name]))
     if not found:
@@ -139,9 +170,7 @@ def select_present(
 
 def looked_at(selected: SelectedKind) -> str:
     """Say where the primary root is and what decided so, such as an engine's variable."""
-    primary = selected.kind.roots[0]
-    stated = selected.stated_roots.get(primary.name)
-    path, decided_by = (stated, "--root") if stated else primary.locate(environment())
+    path, decided_by = selected.locate(selected.kind.roots[0], environment())
     return f"{path} ({decided_by})"
 
 

@@ -9,8 +9,10 @@ from typing import Protocol
 from mx_artifacts import settings
 from mx_artifacts.artifacts.protocol import DEFAULT_LOCK_TIMEOUT_SECONDS, ArtifactCacheRoot
 from mx_artifacts.artifacts.tarred import TarredP2PArtifactTransfer
+from mx_artifacts.core.identity import AnyBackendFramework
 from mx_artifacts.errors import ConfigurationError
 from mx_artifacts.kinds.base import CacheKind
+from mx_artifacts.kinds.engines import engine_here
 from mx_artifacts.kinds.registry import get_kind
 from mx_artifacts.memory.budget import BundleBudget
 from mx_artifacts.node.environment import environment
@@ -24,6 +26,7 @@ def transfer_of_kind(
     *,
     bundle_root: Path,
     roots: Mapping[str, Path] | None = None,
+    framework: AnyBackendFramework | None = None,
     chunk_size: int | None = None,
     lock_timeout_seconds: float = DEFAULT_LOCK_TIMEOUT_SECONDS,
     durable: bool | None = None,
@@ -33,18 +36,20 @@ def transfer_of_kind(
     """Return a transfer whose source and target roots are this node's roots of `kind`.
 
     `roots` overrides single roots by name ("" is the primary root); a root that is on only where
-    its path is stated (`RootRule.required_identity`) must be among them.
+    its path is stated (`RootRule.required_identity`) must be among them. The others are where the
+    engine `framework` looks, by default the one that is installed here; as the identity's
+    `backend_framework` has it, UNKNOWN is no engine.
 
     Raises:
         ConfigurationError: `roots` names a root that the kind does not have.
     """
     chosen = dict(roots or {})
     cache_roots = []
-    env = environment()
+    env, engine = environment(), engine_here() if framework is None else framework
     for rule in kind.roots:
         stated = chosen.pop(rule.name, None)
         off = bool(rule.required_identity) and stated is None
-        path = stated or rule.locate(env)[0]
+        path = stated or rule.locate(env, engine)[0]
         name = rule.name or kind.name
         cache_roots.append(ArtifactCacheRoot(name, path, path, rule.optional, off))
     if chosen:
@@ -56,6 +61,7 @@ def transfer_of_kind(
         bundle_root=bundle_root,
         chunk_size=chunk_size,
         kind=kind,
+        framework=engine,
         lock_timeout_seconds=lock_timeout_seconds,
         durable=durable,
         memory=memory,
@@ -74,6 +80,7 @@ class ArtifactTransferFactory(Protocol):
         *,
         chunk_size: int | None = None,
         additional_roots: Sequence[ArtifactCacheRoot] = (),
+        framework: AnyBackendFramework | None = None,
     ) -> TarredP2PArtifactTransfer:
         """Return the kind's transfer.
 
@@ -85,6 +92,7 @@ class ArtifactTransferFactory(Protocol):
             additional_roots: further directories of the same artifact. When neither roots nor
                 these are given, they are the kind's own further roots, but for those that are
                 off unless their path is stated, here.
+            framework: the engine whose rules those are; default: the one installed here.
 
         Raises:
             ConfigurationError: root names clash.
@@ -100,15 +108,16 @@ def _factory(kind_name: str) -> ArtifactTransferFactory:
         *,
         chunk_size: int | None = None,
         additional_roots: Sequence[ArtifactCacheRoot] = (),
+        framework: AnyBackendFramework | None = None,
     ) -> TarredP2PArtifactTransfer:
         kind = get_kind(kind_name)
-        env = environment()
+        env, engine = environment(), engine_here() if framework is None else framework
         here, *others = [
             ArtifactCacheRoot(
                 rule.name or kind.name, path, path, rule.optional, bool(rule.required_identity)
             )
             for rule in kind.roots
-            for path in [rule.locate(env)[0]]
+            for path in [rule.locate(env, engine)[0]]
         ]
         primary = ArtifactCacheRoot(
             kind.name,
@@ -123,6 +132,7 @@ def _factory(kind_name: str) -> ArtifactTransferFactory:
             bundle_root=Path(bundle_root) if bundle_root else settings.BUNDLE_ROOT.read(),
             chunk_size=chunk_size if chunk_size is not None else settings.CHUNK_SIZE.read(),
             kind=kind,
+            framework=engine,
         )
 
     return artifact_transfer

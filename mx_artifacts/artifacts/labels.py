@@ -11,6 +11,7 @@ import os
 from collections.abc import Mapping, Sequence
 
 from mx_artifacts.artifacts.protocol import ArtifactCacheRoot
+from mx_artifacts.core.identity import AnyBackendFramework
 from mx_artifacts.kinds.base import CacheKind
 from mx_artifacts.node.environment import Environment
 
@@ -35,6 +36,7 @@ def root_objection(
     roots: Sequence[ArtifactCacheRoot],
     labels: Mapping[str, str],
     env: Environment,
+    framework: AnyBackendFramework,
 ) -> str:
     """Say why a cache from a source with these `labels` could not be used in `roots`, or "".
 
@@ -47,7 +49,7 @@ def root_objection(
             continue
         obstacle = rule.relocation_obstacle()
         if obstacle:
-            path, decided_by = rule.locate(env)
+            path, decided_by = rule.locate(env, framework)
             origin = decided_by if path == root.target_root else "stated"
             return (
                 f"its cache root is {theirs}, here it is {ours} ({origin}), and a cache of another "

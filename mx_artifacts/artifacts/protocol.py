@@ -174,7 +174,9 @@ class P2PArtifactTransfer(Protocol):
         timeout: float = DEFAULT_TIMEOUT_SECONDS,
         max_inflight_chunks: int = DEFAULT_MAX_INFLIGHT_CHUNKS,
     ) -> StagedArtifact:
-        """Find sources of `identity` and fetch from the first that delivers.
+        """Find sources of `identity` and fetch from those that deliver.
+
+        `timeout` is the budget of one artifact, from all its sources [s].
 
         Raises:
             NoSourceError, IncompatibleSourceError: nobody to ask.

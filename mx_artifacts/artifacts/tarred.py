@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from mx_artifacts import settings
@@ -20,7 +20,11 @@ from mx_artifacts.artifacts.protocol import (
     PackedRoot,
     StagedArtifact,
 )
-from mx_artifacts.artifacts.target.discover import OrderCandidates, candidate_sources, no_objection
+from mx_artifacts.artifacts.target.discover import (
+    OrderCandidates,
+    candidate_sources,
+    target_of,
+)
 from mx_artifacts.artifacts.target.incoming import (
     FindMore,
     IncomingArtifact,
@@ -29,13 +33,19 @@ from mx_artifacts.artifacts.target.incoming import (
     not_wrapped,
 )
 from mx_artifacts.artifacts.target.root_receiver import WantedBundle
+from mx_artifacts.artifacts.target.suitability import SourceWanted
 from mx_artifacts.bundle.existing_entries import count_entries
 from mx_artifacts.bundle.pack import pack_tree
 from mx_artifacts.bundle.packed import PackedTree, PackReport
 from mx_artifacts.bundle.seal import seal
 from mx_artifacts.client.central import CentralClient
 from mx_artifacts.core.chunks import DEFAULT_CHUNK_SIZE_BYTES
-from mx_artifacts.core.identity import SourceIdentity, SourceType
+from mx_artifacts.core.identity import (
+    AnyBackendFramework,
+    BackendFramework,
+    SourceIdentity,
+    SourceType,
+)
 from mx_artifacts.core.sources import WorkerRecord
 from mx_artifacts.errors import (
     ConfigurationError,
@@ -71,6 +81,7 @@ class TarredP2PArtifactTransfer:
 
     `chunk_size` is in bytes (default 64 MiB). `kind` decides what is packed, in which entries it
     is installed and how paths are adapted; by default it is the kind of `mx_source_type`.
+    `framework` is the engine that uses the cache, for messages on what decided where its roots are.
     `memory` lends what bundles are packed into; by default MX_ARTIFACT_RESIDENT_BUDGET bytes for
     each artifact, beyond which they lie in files below `bundle_root`. `durable`: whether an install
     waits until what it wrote is on the disk; by default MX_ARTIFACT_DURABLE.
@@ -83,6 +94,7 @@ class TarredP2PArtifactTransfer:
     chunk_size: int | None = None
     tar_name: str = PRIMARY_BUNDLE_NAME
     kind: CacheKind | None = None
+    framework: AnyBackendFramework = BackendFramework.UNKNOWN
     lock_timeout_seconds: float = DEFAULT_LOCK_TIMEOUT_SECONDS
     durable: bool | None = None
     memory: BundleBudget | None = field(default=None, repr=False, compare=False)
@@ -130,7 +142,7 @@ class TarredP2PArtifactTransfer:
             for tree in trees.values():
                 tree.memory.close()
             raise
-        return ArtifactBundle(bundles, manifest, manifest.artifact_id(), tuple(packed), trees)
+        return ArtifactBundle(bundles, manifest, manifest.artifact_id, tuple(packed), trees)
 
     def _pack(
         self,
@@ -236,27 +248,25 @@ class TarredP2PArtifactTransfer:
         order: OrderCandidates | None = None,
         allow_other_root: bool = False,
     ) -> StagedArtifact:
-        """Fetch from the first source that delivers; `timeout` is the budget of each one.
+        """Fetch from the sources that deliver; `timeout` is the budget of one artifact [s].
 
         Sources whose cache cannot be used in these roots are left out, unless `allow_other_root`.
+        `order` puts the others in order, by default the policy of MX_P2P_SOURCE_SELECTOR. No more
+        of them are asked for their records than are read from.
         """
-        candidates = candidate_sources(
-            client,
-            identity,
-            worker_rank=worker_rank,
-            node_rank=node_rank,
-            artifact_id=artifact_id,
-            accelerator=accelerator,
-            root_objection=no_objection if allow_other_root else self.root_objection,
-            order=order,
-        )
+        wanted = SourceWanted(worker_rank, node_rank, artifact_id, accelerator)
+        target = target_of(identity, wanted)
+        if not allow_other_root:
+            target = replace(target, root_objection=self.root_objection)
+        candidates = candidate_sources(client, target, order=order)
         limits = TransferLimits(timeout, max_inflight_chunks)
         return self.transfer_from_any(candidates, transport, limits)
 
     def root_objection(self, record: WorkerRecord) -> str:
-        """Say why the cache of a source cannot be used in these target roots, or ""."""
-        env = environment()
-        return root_objection(self.cache_kind, self.roots, record.topology, env)
+        """Return why the cache of a source cannot be used in these target roots, or ""."""
+        return root_objection(
+            self.cache_kind, self.roots, record.topology, environment(), self.framework
+        )
 
     def transfer_from_any(
         self,

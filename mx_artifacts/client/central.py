@@ -17,6 +17,7 @@ from mx_artifacts.core.sources import (
     SourceStatus,
     StoredWorker,
     WorkerRecord,
+    newest_first,
 )
 from mx_artifacts.errors import ConfigurationError, RemoteError
 from mx_artifacts.parsing import parse_address
@@ -28,6 +29,22 @@ from mx_artifacts.wire.groups import GroupAnswer, answer_from_wire, report_to_wi
 from mx_artifacts.wire.status import error_from_central, error_from_central_without_groups
 
 _NO_POD = PodIdentity()
+
+
+def _passes(ref: SourceRef, query: SourceQuery) -> bool:
+    """Return whether a row passes the filters of `query` that can be checked on a row."""
+    step = ref.training_step
+    return (
+        query.mx_source_id in (None, ref.mx_source_id)
+        # Servers may compare names without case, as identities are compared.
+        and (query.model_name is None or query.model_name.lower() == ref.model_name.lower())
+        and query.worker_rank in (None, ref.worker_rank)
+        and (query.min_updated_at_ms is None or ref.updated_at_ms >= query.min_updated_at_ms)
+        and (
+            query.min_training_step is None
+            or (step is not None and step >= query.min_training_step)
+        )
+    )
 
 
 class ServerHealth(NamedTuple):
@@ -114,10 +131,11 @@ class CentralClient:
     def list_sources(
         self, query: SourceQuery, identity: SourceIdentity | None = None
     ) -> list[SourceRef]:
-        """Return the sources that pass `query`, and have `identity` if one is given.
+        """Return the sources that pass `query`, and have `identity` if one is given, newest first.
 
-        An identity without a model name does not filter. `status` of an answer is the one that was
-        asked for, else UNKNOWN, since the wire does not carry it.
+        An identity without a model name does not filter. Filters that an older server ignores are
+        applied here. The status alone cannot be: a listing does not carry it, so that `status` of
+        an answer is the one that was asked for, else UNKNOWN, and only the record tells.
         """
         here = query.mx_source_id  # the wire filters by identity only
         request = convert.query_to_wire(replace(query, limit=None) if here else query, identity)
@@ -125,8 +143,9 @@ class CentralClient:
         refs = [
             replace(ref, status=query.status or SourceStatus.UNKNOWN)
             for ref in map(convert.ref_from_wire, answer.instances)
-            if here in (None, ref.mx_source_id)
+            if _passes(ref, query)
         ]
+        refs.sort(key=newest_first)
         return refs[: query.limit or None]
 
     def get_metadata(self, mx_source_id: str, worker_id: str) -> StoredWorker | None:

@@ -2,26 +2,32 @@
 
 from __future__ import annotations
 
-from enum import IntEnum
-
-from mx_artifacts.core.identity import KIND_PARAMETER, SourceIdentity
+from mx_artifacts.core.identity import (
+    KIND_PARAMETER,
+    SourceIdentity,
+    framework_name,
+    lowered_extras,
+    source_type_name,
+)
 
 ACCELERATORS = ("cuda", "rocm", "xpu", "cpu")
 """The families that a node can find out about itself."""
 
 
 def accelerators_compatible(target: str, source: str) -> bool:
-    """Tell whether a target may use a source, by their accelerator families ("cuda", "xpu").
+    """Return whether a target may use a source, by their accelerator families ("cuda", "xpu").
 
     Empty means unknown and is accepted, as metadata from before the field existed has it.
-    Compared without regard to case, as identities are.
+    Compared without regard to case, as identities are. "rocm" and "cuda" differ: the reference
+    says "cuda" on AMD too, and so does a node of ours that pairs with it, since it states
+    gpu_arch as the reference does (sm94; docs/protocol.md).
     """
     return not target or not source or target.lower() == source.lower()
 
 
 def same_kind(ours: SourceIdentity, theirs: SourceIdentity) -> bool:
-    """Tell whether both are identities of one cache kind, whatever else differs."""
-    return ours.mx_source_type is theirs.mx_source_type and ours.extra_parameters.get(
+    """Return whether both are identities of one cache kind, whatever else differs."""
+    return ours.mx_source_type == theirs.mx_source_type and ours.extra_parameters.get(
         KIND_PARAMETER
     ) == theirs.extra_parameters.get(KIND_PARAMETER)
 
@@ -39,12 +45,10 @@ def identity_differences(
         values = identity.as_dict()
         extras = values.pop("extra_parameters")
         flattened = {name: str(value) for name, value in values.items()}
-        for name in values:
-            if isinstance(value := getattr(identity, name), IntEnum):
-                flattened[name] = value.name.lower()
-        if not identity.backend_framework:
-            flattened["backend_framework"] = ""
-        flattened |= {f"extra_parameters.{key.lower()}": extras[key] for key in sorted(extras)}
+        flattened["mx_source_type"] = source_type_name(identity.mx_source_type)
+        flattened["backend_framework"] = framework_name(identity.backend_framework)
+        lowered = lowered_extras(extras)
+        flattened |= {f"extra_parameters.{key}": value for key, value in lowered.items()}
         return flattened
 
     mine, other = flat(ours), flat(theirs)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from functools import cached_property
 from itertools import zip_longest
 
 from mx_artifacts.core.canonical import canonical_json
@@ -58,8 +59,9 @@ class ArtifactManifest:
         """Sum of the bundles' sizes [bytes]."""
         return sum(f.size for f in self.files)
 
+    @cached_property
     def artifact_id(self) -> str:
-        """Return SHA-256 over the manifest's JSON, keys in wire order; 64 hex characters."""
+        """SHA-256 over the manifest's JSON, keys in wire order; 64 hex characters."""
         document = {
             "manifest_version": self.manifest_version,
             "mx_source_type": int(self.mx_source_type),
@@ -173,8 +175,8 @@ def validate_against(manifest: ArtifactManifest, artifact_id: str) -> None:
         ManifestInvalidError, ArtifactIdMismatchError
     """
     validate(manifest)
-    actual = manifest.artifact_id()
-    if actual != artifact_id:
+    if manifest.artifact_id != artifact_id:
         raise ArtifactIdMismatchError(
-            f"manifest hashes to {actual}, but the artifact was announced as {artifact_id}"
+            f"manifest hashes to {manifest.artifact_id}, but the artifact was announced as "
+            f"{artifact_id}"
         )

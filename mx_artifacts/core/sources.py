@@ -104,9 +104,16 @@ class SourceRef:
     layout_signature: str | None = None
 
 
+def newest_first(ref: SourceRef) -> tuple[int, str, str]:
+    """Order the rows of a listing: the last updated first, equally old ones by their ids."""
+    return -ref.updated_at_ms, ref.mx_source_id, ref.worker_id
+
+
 @dataclass(frozen=True)
 class SourceQuery:
     """Filters of ListSources; None means no filter, and so does a limit of 0.
+
+    A listing is newest first; `limit` cuts what has passed the other filters and is in order.
 
     A record without a training step does not pass `min_training_step`. A READY record that was
     last updated before `fresh_since_ms` counts, and is returned, as STALE: this one is the

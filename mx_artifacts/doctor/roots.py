@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from mx_artifacts.core.chunks import MIB
+from mx_artifacts.core.identity import AnyBackendFramework
 from mx_artifacts.doctor.base import Check, fail, ok, warn
 from mx_artifacts.errors import ConfigurationError, ExitCode, UnusablePlaceError
 from mx_artifacts.install.workspace.workspace import check_target
@@ -21,15 +22,22 @@ FEW_INODES = 10_000
 
 
 def check_root(
-    kind: CacheKind, rule: RootRule, stated: Path | None, env: Environment
+    kind: CacheKind,
+    rule: RootRule,
+    stated: Path | None,
+    env: Environment,
+    framework: AnyBackendFramework,
 ) -> list[Check]:
-    """Look at one root of a kind; return what is wrong, or one finding that all is well."""
+    """Look at one root of a kind; return what is wrong, or one finding that all is well.
+
+    It is `stated`, or where the engine `framework` looks.
+    """
     name = f"{kind.name} {rule.name or 'root'}"
     if stated is not None:
         path, origin = stated, "stated"
     else:
         try:
-            path, origin = rule.locate(env)
+            path, origin = rule.locate(env, framework)
         except ConfigurationError as error:
             return [fail(name, str(error), error.hint(), error.exit_code)]
     try:

@@ -23,7 +23,7 @@ class ProbeContext:
     Attributes:
         env: the process environment.
         device_index: the GPU that will run, as CUDA numbers it in this environment.
-        framework: the engine, as `NAME_OF_FRAMEWORK` has it, once known.
+        framework: the engine, as `ENGINE_NAMES` has it, once known.
         gpu_arch: what the GPU code is for, once known; "none": there is none.
         cpu_build_has_no_gpu_code: a CPU-only torch rules out GPU code in this kind of cache.
     """

@@ -9,8 +9,8 @@ from typing import Any
 from mx_artifacts import parsing
 from mx_artifacts.core.identity import KIND_PARAMETER
 from mx_artifacts.errors import ConfigurationError
-from mx_artifacts.identity.probes import NAME_OF_FRAMEWORK
 from mx_artifacts.kinds.base import ABSENT, SIZES
+from mx_artifacts.kinds.engines import ENGINE_NAMES, parse_engine
 
 _UINT32_MAX = 2**32 - 1
 _NOT_FOR_USERS = {
@@ -57,13 +57,8 @@ def _read_value(name: str, value: str) -> str:
             hint=f"state how many ranks there are: --identity {name}=1",
         )
     if name == "backend_framework":
-        known = NAME_OF_FRAMEWORK.values()
-        value = value.lower().replace("-", "_")
-        if value not in known:
-            raise ConfigurationError(
-                f"identity value {name} is {value!r}, but should be one of {', '.join(known)}",
-                hint=f"state one of them; {ABSENT}: no engine",
-            )
+        engine = parsing.parse_or_refuse(parse_engine, value, f"identity value {name}")
+        value = ENGINE_NAMES[engine]
     if name == "gpu_arch":
         # As compilers write it (sm_90), and as it is compared (sm90). A letter stays: sm90a has
         # instructions that sm90 has not.
@@ -76,5 +71,5 @@ def field_value(name: str, value: str) -> Any:
     if name in SIZES:
         return int(value)
     if name == "backend_framework":
-        return next(f for f, text in NAME_OF_FRAMEWORK.items() if text == value)
+        return parse_engine(value)
     return value

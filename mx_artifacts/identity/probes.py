@@ -9,18 +9,22 @@ import sysconfig
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from mx_artifacts.core.identity import BackendFramework
 from mx_artifacts.identity import compile_settings, cute_dsl_stack, toolchain
 from mx_artifacts.identity.facts import Fact, Probe, ProbeContext
 from mx_artifacts.identity.toolchain import TOOL_TIMEOUT_SECONDS, package_path
 from mx_artifacts.kinds.base import ABSENT
+from mx_artifacts.kinds.engines import (
+    ENGINE_DISTRIBUTIONS,
+    ENGINE_NAMES,
+    installed_engines,
+    parse_engine,
+)
 from mx_artifacts.node import cuda_driver
 from mx_artifacts.node.installed import (
     CannotProbe,
     ComponentAbsent,
     deep_gemm_key,
     distribution_version,
-    is_installed,
     reference_deep_gemm_key,
     run_for_json,
     torch_build,
@@ -29,17 +33,9 @@ from mx_artifacts.node.installed import (
 
 # --- the engine ----------------------------------------------------------------------------------
 
-NAME_OF_FRAMEWORK = {
-    BackendFramework.UNKNOWN: ABSENT,
-    BackendFramework.VLLM: "vllm",
-    BackendFramework.SGLANG: "sglang",
-    BackendFramework.TRT_LLM: "trt_llm",
-}
-_DISTRIBUTION_OF_FRAMEWORK = {"vllm": "vllm", "sglang": "sglang", "trt_llm": "tensorrt-llm"}
-
 
 def _backend_framework(context: ProbeContext) -> Fact:
-    found = [name for name, dist in _DISTRIBUTION_OF_FRAMEWORK.items() if is_installed(dist)]
+    found = [ENGINE_NAMES[engine] for engine in installed_engines()]
     if len(found) > 1:
         raise CannotProbe(f"{' and '.join(found)} are both installed")
     if not found:
@@ -50,9 +46,9 @@ def _backend_framework(context: ProbeContext) -> Fact:
 def _backend_framework_version(context: ProbeContext) -> Fact:
     if context.framework == ABSENT:
         raise ComponentAbsent("no engine is installed")
-    if context.framework not in _DISTRIBUTION_OF_FRAMEWORK:
+    if context.framework not in ENGINE_NAMES.values():
         raise CannotProbe("the engine is not known")
-    return _distribution(_DISTRIBUTION_OF_FRAMEWORK[context.framework])(context)
+    return _distribution(ENGINE_DISTRIBUTIONS[parse_engine(context.framework)])(context)
 
 
 # --- libraries and tools -------------------------------------------------------------------------

@@ -15,7 +15,7 @@ from typing import NamedTuple, Protocol
 from mx_artifacts.bundle.entry import EntryView
 from mx_artifacts.bundle.rules import PackRules
 from mx_artifacts.core.digest import crc32c
-from mx_artifacts.core.identity import SourceType
+from mx_artifacts.core.identity import AnyBackendFramework, SourceType
 from mx_artifacts.kinds.usage_markers import UsageMarkers
 from mx_artifacts.node.environment import Environment
 
@@ -29,15 +29,16 @@ class RootRule:
     """A cache root of a kind.
 
     `name` is "" for the primary root (bundle `artifact.tar`), else the bundle is `<name>.tar`.
-    `locate` returns where the engine looks, by the environment's rules in their order, and which
-    variable (or default) decided, for messages. `relocation_obstacle` says why, on this node, a
-    cache that was made for another root could not be used, or "" where it can. A root
+    `locate` returns where the engine looks, and which variable (or default) decided, for messages.
+    It goes by the environment that it is given and by the engine (UNKNOWN: none), whether that is
+    installed here or not. `relocation_obstacle` says why, on this node, a cache that was made for
+    another root could not be used, or "" where it can. A root with
     `required_identity` identity fields is off: it is shipped, and installed, only where its path is
     stated, and then so must be these fields; the identity then has `extra_identity` too.
     """
 
     name: str
-    locate: Callable[[Environment], tuple[Path, str]]
+    locate: Callable[[Environment, AnyBackendFramework], tuple[Path, str]]
     optional: bool = False
     relocation_obstacle: Callable[[], str] = _no_obstacle
     required_identity: tuple[str, ...] = ()

@@ -2,17 +2,25 @@
 
 The newer one (DeepJIT) commits an entry by its `.committed` file; DG_JIT_CACHE_DIR may then list
 read-only directories behind the one that it writes to, and what stands in any of them is hit. The
-root is the first, unless --root names another. Loading runs GPU code only.
+root is the first, unless --root names another. SGLang sets DG_JIT_CACHE_DIR itself, to a directory
+of its own, whatever it was before. Loading runs GPU code only.
 """
 
 from __future__ import annotations
 
 from mx_artifacts.bundle.entry import EntryView
 from mx_artifacts.bundle.rules import PackRules, first_parts
-from mx_artifacts.core.identity import SourceType
+from mx_artifacts.core.identity import BackendFramework, SourceType
 from mx_artifacts.kinds.base import NEVER_PACKED, CacheKind, RootRule
 from mx_artifacts.kinds.entry_checks import binary_fault, missing_fault, name_of
-from mx_artifacts.kinds.root_rules import below_vllm_cache, first_of, from_path_list, from_variable
+from mx_artifacts.kinds.root_rules import (
+    below_home,
+    below_vllm_cache,
+    first_of,
+    for_engines,
+    from_path_list,
+    from_variable,
+)
 from mx_artifacts.kinds.usage_markers import UsageMarkers
 
 _COMMITTED = ".committed"
@@ -42,10 +50,15 @@ KIND = CacheKind(
         RootRule(
             "",
             first_of(
+                for_engines(
+                    {BackendFramework.SGLANG},
+                    from_variable("SGLANG_DG_CACHE_DIR"),
+                    below_home(".cache", "deep_gemm"),
+                ),
                 from_path_list("DG_JIT_CACHE_DIR"),
                 from_path_list("DJ_JIT_CACHE_DIR"),
                 from_variable("DEEP_GEMM_CACHE_DIR"),
-                from_variable("SGLANG_DG_CACHE_DIR"),
+                for_engines({BackendFramework.UNKNOWN}, from_variable("SGLANG_DG_CACHE_DIR")),
                 below_vllm_cache("deep_gemm"),
             ),
         ),

@@ -9,14 +9,14 @@ from __future__ import annotations
 from pathlib import Path
 
 from mx_artifacts.bundle.rules import PackRules
-from mx_artifacts.core.identity import SourceType
+from mx_artifacts.core.identity import AnyBackendFramework, SourceType
 from mx_artifacts.errors import ConfigurationError
 from mx_artifacts.kinds.base import NEVER_PACKED, CacheKind, RootRule
 from mx_artifacts.kinds.entry_checks import binary_fault
 from mx_artifacts.node.environment import Environment
 
 
-def _only_stated(env: Environment) -> tuple[Path, str]:
+def _only_stated(env: Environment, framework: AnyBackendFramework) -> tuple[Path, str]:
     raise ConfigurationError("a generic cache has no usual place", hint="state it with --root DIR")
 
 

@@ -12,7 +12,13 @@ import re
 from collections.abc import Iterable
 from importlib import metadata
 
-from mx_artifacts.core.identity import KIND_PARAMETER, SourceIdentity, SourceType
+from mx_artifacts.core.identity import (
+    KIND_PARAMETER,
+    AnySourceType,
+    SourceIdentity,
+    SourceType,
+    source_type_name,
+)
 from mx_artifacts.errors import ConfigurationError
 from mx_artifacts.kinds import cute_dsl, deep_gemm, generic, tilelang, tvm_ffi
 from mx_artifacts.kinds.base import CacheKind
@@ -100,10 +106,13 @@ def get_kind(name: str) -> CacheKind:
     raise ConfigurationError(f"cache kind {name!r} is not known", hint=f"give one of {known}")
 
 
-def name_of_type(source_type: SourceType) -> str:
-    """Return the name of the kind with this number on the wire; the wire's, if it is no cache."""
-    names = {kind.source_type: kind.name for kind in _KINDS}
-    return names.get(source_type, source_type.name.lower())
+def name_of_type(source_type: AnySourceType) -> str:
+    """Return the name of the kind with this number on the wire; the wire's, if it is no cache.
+
+    A number that has no name here is "type 10".
+    """
+    names = {int(kind.source_type): kind.name for kind in _KINDS}
+    return names.get(int(source_type)) or source_type_name(source_type)
 
 
 def kind_of(source_type: SourceType) -> CacheKind:

@@ -1,29 +1,33 @@
-"""Builders of root rules: "this variable, else that path below HOME, XDG or TMPDIR".
+"""Builders of root rules: "of this engine, this variable, else that path below HOME or TMPDIR".
 
-A rule gives the absolute path where an engine looks and what decided, for messages. An empty
-variable counts as unset. Nothing is created, and no path need exist.
+A rule gives the absolute path where an engine looks and what decided, for messages. It goes by the
+environment and by which engine runs, never by what is installed here. An empty variable counts as
+unset. Nothing is created, and no path need exist.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 
+from mx_artifacts.core.identity import AnyBackendFramework
 from mx_artifacts.errors import ConfigurationError
 from mx_artifacts.node.environment import Environment
 
 Location = tuple[Path, str]
-Candidate = Callable[[Environment], Location | None]
+Locate = Callable[[Environment, AnyBackendFramework], Location]
+"""Returns where an engine looks, and which variable, or default, decided."""
+Candidate = Callable[[Environment, AnyBackendFramework], Location | None]
 """Where a root is if this rule applies, else None."""
 
 
-def first_of(*candidates: Candidate) -> Callable[[Environment], Location]:
+def first_of(*candidates: Candidate) -> Locate:
     """Return a rule that takes the first candidate that applies; the last one always must."""
 
-    def locate(env: Environment) -> Location:
+    def locate(env: Environment, framework: AnyBackendFramework) -> Location:
         for candidate in candidates:
-            found = candidate(env)
+            found = candidate(env, framework)
             if found is not None:
                 return Path(os.path.abspath(found[0])), found[1]
         raise ConfigurationError("no rule says where this cache is", hint="state it with --root")
@@ -31,10 +35,22 @@ def first_of(*candidates: Candidate) -> Callable[[Environment], Location]:
     return locate
 
 
+def for_engines(frameworks: Collection[AnyBackendFramework], *candidates: Candidate) -> Candidate:
+    """Take the first of `candidates` that applies, where one of `frameworks` is the engine."""
+
+    def locate(env: Environment, framework: AnyBackendFramework) -> Location | None:
+        if framework not in frameworks:
+            return None
+        found = (candidate(env, framework) for candidate in candidates)
+        return next((location for location in found if location is not None), None)
+
+    return locate
+
+
 def from_variable(name: str, *below: str) -> Candidate:
     """Take the directory that `name` holds, and `below` it; `~` is expanded."""
 
-    def locate(env: Environment) -> Location | None:
+    def locate(env: Environment, framework: AnyBackendFramework) -> Location | None:
         value = env.get(name)
         if not value:
             return None
@@ -47,15 +63,16 @@ def from_variable(name: str, *below: str) -> Candidate:
 def from_path_list(name: str, *below: str) -> Candidate:
     """Take the first path of a `:`-separated variable (the one that its tool writes to)."""
 
-    def locate(env: Environment) -> Location | None:
-        return from_variable(name, *below)({**env, name: env.get(name, "").split(":")[0]})
+    def locate(env: Environment, framework: AnyBackendFramework) -> Location | None:
+        first = {**env, name: env.get(name, "").split(":")[0]}
+        return from_variable(name, *below)(first, framework)
 
     return locate
 
 
 def below_home(*below: str) -> Candidate:
     """Take a path below the home directory."""
-    return lambda env: (home(env).joinpath(*below), f"default ~/{'/'.join(below)}")
+    return lambda env, framework: (home(env).joinpath(*below), f"default ~/{'/'.join(below)}")
 
 
 def below_user_cache(*below: str) -> Candidate:
@@ -66,7 +83,7 @@ def below_user_cache(*below: str) -> Candidate:
 def below_temporary(make_below: Callable[[Environment], Sequence[str]]) -> Candidate:
     """Take the path that `make_below` gives, below the directory for temporary files."""
 
-    def locate(env: Environment) -> Location:
+    def locate(env: Environment, framework: AnyBackendFramework) -> Location:
         below = make_below(env)
         return temporary_directory(env).joinpath(*below), f"default $TMPDIR/{'/'.join(below)}"
 
@@ -74,7 +91,7 @@ def below_temporary(make_below: Callable[[Environment], Sequence[str]]) -> Candi
 
 
 def _either(first: Candidate, second: Candidate) -> Candidate:
-    return lambda env: first(env) or second(env)
+    return lambda env, framework: first(env, framework) or second(env, framework)
 
 
 VLLM_CACHE_ROOT = "VLLM_CACHE_ROOT"

@@ -37,7 +37,7 @@ class MetadataBackend(Protocol):
     """Records keyed by (mx_source_id, worker_id), one worker_rank each; ballots keyed by group.
 
     A record that cannot be read (damaged, unknown form) is skipped with a warning in listings.
-    Listings are sorted by (mx_source_id, worker_id) so that answers are reproducible.
+    Listings are ordered by `newest_first` (core/sources.py), then cut by the query's limit.
     """
 
     @property

@@ -1,4 +1,4 @@
-"""What every backend does alike with the records it has read: reference them and filter them."""
+"""What every backend does alike with the records it has read: reference, filter and order them."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from mx_artifacts.core.sources import (
     SourceRef,
     StoredWorker,
     layout_signature_of,
+    newest_first,
     status_at,
     training_step_of,
 )
@@ -34,7 +35,7 @@ def ref_of(stored: StoredWorker) -> SourceRef:
 
 
 def _passes(ref: SourceRef, query: SourceQuery) -> bool:
-    """Tell whether `ref` passes every filter but the limit."""
+    """Return whether `ref` passes every filter but the limit."""
     step = ref.training_step
     return (
         query.mx_source_id in (None, ref.mx_source_id)
@@ -50,7 +51,7 @@ def _passes(ref: SourceRef, query: SourceQuery) -> bool:
 
 
 def select(refs: Iterable[SourceRef], query: SourceQuery) -> list[SourceRef]:
-    """Return the rows that pass, sorted by (mx_source_id, worker_id), `limit` at most.
+    """Return the rows that pass, the newest first, `limit` at most.
 
     Freshness is judged before the status filter and both before the limit, so that a silent
     record never takes a live one's place.
@@ -60,5 +61,5 @@ def select(refs: Iterable[SourceRef], query: SourceQuery) -> list[SourceRef]:
         for ref in refs
     )
     passing = [ref for ref in judged if _passes(ref, query)]
-    passing.sort(key=lambda ref: (ref.mx_source_id, ref.worker_id))
+    passing.sort(key=newest_first)
     return passing[: query.limit or None]

@@ -18,7 +18,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, replace
 from typing import Any
 
-from mx_artifacts.core.identity import BackendFramework, SourceIdentity, SourceType
+from mx_artifacts.core.identity import SourceIdentity, framework_of, source_type_of
 from mx_artifacts.core.sources import (
     ArtifactSummary,
     SourceStatus,
@@ -54,9 +54,9 @@ def attributes_from_json(text: bytes) -> SourceIdentity:
     fields = read_object(text, ATTRIBUTES)
     return SourceIdentity(
         mx_version=fields.text("mx_version"),
-        mx_source_type=SourceType(fields.integer("mx_source_type")),
+        mx_source_type=source_type_of(fields.integer("mx_source_type", bits=31)),
         model_name=fields.text("model_name"),
-        backend_framework=BackendFramework(fields.integer("backend_framework")),
+        backend_framework=framework_of(fields.integer("backend_framework", bits=31)),
         tensor_parallel_size=fields.integer("tensor_parallel_size"),
         pipeline_parallel_size=fields.integer("pipeline_parallel_size"),
         expert_parallel_size=fields.integer("expert_parallel_size"),
@@ -188,6 +188,7 @@ def overlay(record: WorkerRecord, small: bytes | None) -> WorkerRecord:
         record,
         status=_status(fields.integer("status")),
         updated_at_ms=fields.integer("updated_at", bits=63),
+        accelerator=fields.text("accelerator") or record.accelerator,
         source_load=fields.number("source_load"),
     )
 

@@ -8,13 +8,14 @@ from mx_artifacts import settings
 from mx_artifacts.errors import ConfigurationError
 from mx_artifacts.metadata.base import MetadataBackend
 
+MEMORY_URL = "memory:"
 EXPECTED = "memory: or redis://host:port/db (rediss:// for TLS)"
 
 
 def _memory(url: str) -> MetadataBackend:
     from mx_artifacts.metadata.memory import MemoryBackend
 
-    if url not in ("memory", "memory:"):
+    if url not in ("memory", MEMORY_URL):
         raise ConfigurationError(
             f"metadata backend {url!r} should be memory:, with nothing after it",
             hint="records in memory have no address; leave it out",
@@ -41,9 +42,16 @@ _BACKENDS: dict[str, Callable[[str], MetadataBackend]] = {
 
 
 def backend_url(backend: str) -> str:
-    """Return the backend's URL; `redis` alone takes its address from the Redis variables."""
-    if backend != "redis":
-        return backend
+    """Return the URL of a backend that is named by its URL or its name, whatever the case.
+
+    `redis` alone takes its address from the Redis variables.
+    """
+    name, separator, rest = backend.partition(":")
+    name = name.lower()
+    if name == "memory" and not rest:
+        return MEMORY_URL
+    if separator or name != "redis":
+        return f"{name}{separator}{rest}"
     url = settings.REDIS_URL.read()
     return url or f"redis://{settings.REDIS_HOST.read()}:{settings.REDIS_PORT.read()}"
 

@@ -14,7 +14,6 @@ from dataclasses import replace
 
 from mx_artifacts.core.identity import SOURCE_ID_LENGTH, compute_mx_source_id
 from mx_artifacts.core.sources import PodIdentity, SourceStatus, WorkerRecord, status_at
-from mx_artifacts.errors import ManifestInvalidError
 from mx_artifacts.metadata.base import MetadataBackend
 from mx_artifacts.observability.catalogue import SourcePublished
 from mx_artifacts.observability.events import EventSink, ignore_events
@@ -55,10 +54,7 @@ class P2pService(p2p_pb2_grpc.P2pServiceServicer):
         if reason:
             logger.warning("refused to publish: %s", reason)
             return pb.PublishMetadataResponse(success=False, message=reason)
-        try:
-            identity = convert.identity_from_wire(request.identity)
-        except ManifestInvalidError as error:
-            return pb.PublishMetadataResponse(success=False, message=str(error))
+        identity = convert.identity_from_wire(request.identity)
         mx_source_id = compute_mx_source_id(identity)
         record = self._stamped(convert.worker_from_wire(request.worker))
         pod = PodIdentity(request.pod_name, request.pod_uid, request.pod_namespace)
@@ -80,7 +76,7 @@ class P2pService(p2p_pb2_grpc.P2pServiceServicer):
 
     @errors_as_status
     async def ListSources(self, request: pb.ListSourcesRequest) -> pb.ListSourcesResponse:
-        """List workers; an identity without a model name does not filter."""
+        """List workers, newest first; an identity without a model name does not filter."""
         mx_source_id = None
         if request.identity.model_name:
             mx_source_id = compute_mx_source_id(convert.identity_from_wire(request.identity))
@@ -153,6 +149,10 @@ def _why_not_publishable(request: pb.PublishMetadataRequest) -> str:
     """Return what is wrong with the request, or an empty string."""
     if not request.identity.model_name:
         return "the identity has no model_name"
+    for name in ("mx_source_type", "backend_framework"):
+        # Numbers without a name here are a later release's, and are stored as they are.
+        if (number := getattr(request.identity, name)) < 0:
+            return f"{name} is {number}, but should not be negative"
     if not request.HasField("worker"):
         return "worker is missing"
     if not _WORKER_ID.fullmatch(request.worker_id):

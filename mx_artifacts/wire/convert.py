@@ -4,7 +4,12 @@ from __future__ import annotations
 
 from typing import cast
 
-from mx_artifacts.core.identity import BackendFramework, SourceIdentity, SourceType
+from mx_artifacts.core.identity import (
+    SourceIdentity,
+    SourceType,
+    framework_of,
+    source_type_of,
+)
 from mx_artifacts.core.manifest import ArtifactHeader, ManifestChunk, ManifestFile
 from mx_artifacts.core.sources import (
     ArtifactSummary,
@@ -17,14 +22,6 @@ from mx_artifacts.core.sources import (
 from mx_artifacts.errors import ManifestInvalidError, RemoteError
 from mx_artifacts.wire.gen.model_express import p2p_pb2 as pb
 
-
-def _enum(kind: type[SourceType], value: int) -> SourceType:
-    try:
-        return kind(value)
-    except ValueError:
-        raise ManifestInvalidError(f"source type {value} is not known") from None
-
-
 # --- identity ------------------------------------------------------------------------------------
 
 
@@ -34,25 +31,15 @@ def identity_to_wire(identity: SourceIdentity) -> pb.SourceIdentity:
 
 
 def identity_from_wire(message: pb.SourceIdentity) -> SourceIdentity:
-    """Return the identity of `message`.
-
-    Raises:
-        ManifestInvalidError: it carries an enum value that this version does not know.
-    """
+    """Return the identity of `message`; an enum value without a name here stays a number."""
     values = {
         field.name: getattr(message, field.name)
         for field in pb.SourceIdentity.DESCRIPTOR.fields
         if field.name not in ("mx_source_type", "backend_framework", "extra_parameters")
     }
-    try:
-        framework = BackendFramework(message.backend_framework)
-    except ValueError:
-        raise ManifestInvalidError(
-            f"backend framework {message.backend_framework} is not known"
-        ) from None
     return SourceIdentity(
-        mx_source_type=_enum(SourceType, message.mx_source_type),
-        backend_framework=framework,
+        mx_source_type=source_type_of(message.mx_source_type),
+        backend_framework=framework_of(message.backend_framework),
         extra_parameters=dict(message.extra_parameters),
         **values,
     )
@@ -127,8 +114,11 @@ def header_from_wire(message: pb.GetArtifactManifestHeaderResponse) -> ArtifactH
 
 
 def source_type_from_wire(value: int) -> SourceType:
-    """Return the source type, or raise ManifestInvalidError."""
-    return _enum(SourceType, value)
+    """Return a manifest's source type; raise ManifestInvalidError for one without a name here."""
+    source_type = source_type_of(value)
+    if not isinstance(source_type, SourceType):
+        raise ManifestInvalidError(f"source type {value} is not known")
+    return source_type
 
 
 # --- worker records ------------------------------------------------------------------------------
@@ -184,7 +174,11 @@ def status_to_wire(status: SourceStatus) -> pb.SourceStatus:
 
 
 def worker_to_wire(record: WorkerRecord) -> pb.WorkerMetadata:
-    """Return the message of `record`; tensors go into both the new and the deprecated field."""
+    """Return the message of `record`.
+
+    A record without an artifact has a `tensor_source`, an empty one where there are no tensors, as
+    the reference's server gives it. Tensors go into the deprecated field too.
+    """
     message = pb.WorkerMetadata(
         worker_rank=record.worker_rank,
         status=status_to_wire(record.status),
@@ -201,8 +195,9 @@ def worker_to_wire(record: WorkerRecord) -> pb.WorkerMetadata:
         message.transfer_engine_session_id = record.transfer_engine_session_id
     if record.artifact is not None:
         message.artifact_source.CopyFrom(summary_to_wire(record.artifact))
-    elif record.tensors:
+    else:
         tensors = [_tensor_to_wire(t) for t in record.tensors]
+        message.tensor_source.SetInParent()
         message.tensor_source.tensors.extend(tensors)
         message.tensors.extend(tensors)
     return message

@@ -78,6 +78,15 @@ class Catalogue:
         """
         self.add(replace(self.select(mx_source_id, artifact_id), mx_source_id=alias))
 
+    def rename_source(self, mx_source_id: str, new_id: str) -> None:
+        """Serve under `new_id`, and under `mx_source_id` no longer, what is served under that."""
+        with self._lock:
+            for key, served in list(self._served.items()):
+                if key[0] == mx_source_id:
+                    del self._served[key]
+                    renamed = replace(served, mx_source_id=new_id)
+                    self._served.setdefault((new_id, served.artifact_id), renamed)
+
     def remove(self, mx_source_id: str, artifact_id: str) -> ServedArtifact | None:
         """Serve an artifact no longer under this id; return it if it is under no other."""
         with self._lock:

@@ -211,6 +211,13 @@ class WorkerServer:
         """
         self._catalogue.add_alias(alias, mx_source_id, artifact_id)
 
+    def rename_source(self, mx_source_id: str, new_id: str) -> None:
+        """Serve under `new_id` what is served under `mx_source_id`, from the same memory.
+
+        For a source whose id the central server computes otherwise: targets ask by that one.
+        """
+        self._catalogue.rename_source(mx_source_id, new_id)
+
     def remove_artifact(self, mx_source_id: str, artifact_id: str) -> None:
         """Serve an artifact no longer under this source id. Idempotent.
 

@@ -292,20 +292,26 @@ def test_every_filter(run: Run) -> None:
     run(scenario)
 
 
-def test_listings_are_sorted_and_limited(run: Run) -> None:
+def test_listings_are_newest_first_and_then_limited(run: Run) -> None:
     other = IDENTITY.with_fields(model_name="other")
 
     async def scenario(backend: MetadataBackend) -> None:
-        for worker_id in ("c", "a", "b"):
-            await put(backend, worker_id)
-            await put(backend, worker_id, identity=other)
+        for worker_id, seconds in (("c", 1), ("a", 2), ("b", 1)):
+            record = replace(RECORD, updated_at_ms=T + seconds * 1000)
+            await put(backend, worker_id, record)
+            await put(backend, worker_id, record, identity=other)
+        first, second = sorted(map(compute_mx_source_id, (IDENTITY, other)))
         refs = await backend.list(SourceQuery())
-        keys = [(ref.mx_source_id, ref.worker_id) for ref in refs]
-        assert keys == sorted(keys)
-        assert len(keys) == 6
+        assert [(ref.mx_source_id, ref.worker_id) for ref in refs] == [
+            *((first, "a"), (second, "a")),
+            *((first, "b"), (first, "c"), (second, "b"), (second, "c")),
+        ]
         assert await backend.list(SourceQuery(limit=2)) == refs[:2]
         for unlimited in (0, None, 100):
             assert await backend.list(SourceQuery(limit=unlimited)) == refs
+        # A heartbeat makes a record the newest.
+        assert await backend.update_status(SOURCE, "c", 3, SourceStatus.READY, T + 9000, None)
+        assert await workers(backend, SourceQuery(limit=1)) == ["c"]
 
     run(scenario)
 
@@ -322,14 +328,26 @@ def test_a_silent_ready_record_counts_as_stale_before_filter_and_limit(run: Run)
             "b-alive"
         ]
         assert await workers(backend, replace(fresh, status=SourceStatus.STALE)) == ["a-silent"]
-        assert [ref.status for ref in await backend.list(fresh)] == [
-            SourceStatus.STALE,
-            SourceStatus.READY,
-            SourceStatus.INITIALIZING,
-        ]
+        assert {ref.worker_id: ref.status for ref in await backend.list(fresh)} == {
+            "a-silent": SourceStatus.STALE,
+            "b-alive": SourceStatus.READY,
+            "c-starting": SourceStatus.INITIALIZING,
+        }
         stored = await backend.get(SOURCE, "a-silent")  # what is stored does not change
         assert stored is not None
         assert stored.record.status is SourceStatus.READY
+
+    run(scenario)
+
+
+def test_types_and_engines_without_a_name_are_kept_as_numbers(run: Run) -> None:
+    later = IDENTITY.with_fields(mx_source_type=10, backend_framework=7)
+
+    async def scenario(backend: MetadataBackend) -> None:
+        await put(backend, identity=later)
+        stored = await backend.get(compute_mx_source_id(later), "w1")
+        assert stored is not None
+        assert stored.identity == later
 
     run(scenario)
 

@@ -49,7 +49,7 @@ def hostile_source(cluster: Cluster, transport: Transport) -> Iterator[Serve]:
         ) -> None:
             memory = {path: in_memory_or_file(content) for path, content in bundles.items()}
             manifest = seal(memory, source_type, 4096)
-            bundle = ArtifactBundle(memory, manifest, manifest.artifact_id(), ())
+            bundle = ArtifactBundle(memory, manifest, manifest.artifact_id, ())
             client = CentralClient(cluster.env["MX_SERVER_ADDRESS"], timeout_seconds=30)
             stack.enter_context(closing(client))
             server = WorkerServer(transport, host="127.0.0.1", port=0)

@@ -13,7 +13,8 @@ from typing import Any
 
 import pytest
 
-from mx_artifacts.artifacts.target.source_finder import SourceFinder, SourceWanted
+from mx_artifacts.artifacts.target.source_finder import SourceFinder
+from mx_artifacts.artifacts.target.suitability import SourceWanted
 from mx_artifacts.core.ranges import Ranges
 from mx_artifacts.errors import (
     MxArtifactsError,

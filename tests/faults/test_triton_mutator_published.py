@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from mx_artifacts.artifacts.target.fetch_values import FetcherSettings, FetchResult
-from mx_artifacts.artifacts.target.source_finder import SourceWanted
+from mx_artifacts.artifacts.target.suitability import SourceWanted
 from mx_artifacts.bundle import pack
 from mx_artifacts.client.central import CentralClient
 from mx_artifacts.core.identity import SourceIdentity, SourceType

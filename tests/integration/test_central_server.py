@@ -191,6 +191,51 @@ def test_missing_records(client: CentralClient) -> None:
     assert not client.update_status(SOURCE, "__attributes__", 1, SourceStatus.READY)
 
 
+@pytest.mark.parametrize("backend", ["memory", "redis"])
+def test_listings_are_newest_first_and_then_cut(
+    backend: str, quiet: ServerConfig, clock: FakeClock, request: pytest.FixtureRequest
+) -> None:
+    url = "memory:" if backend == "memory" else request.getfixturevalue("valkey").url
+    with (
+        running_central(replace(quiet, backend_url=url), clock) as address,
+        client_of(address) as client,
+        grpc.insecure_channel(address) as channel,
+    ):
+        for worker_id in ("mm", "aa", "zz"):
+            client.publish(IDENTITY, RECORD, worker_id)
+            clock.advance(1)
+        p2p = p2p_pb2_grpc.P2pServiceStub(channel)
+
+        def listed(**filters: int) -> list[str]:
+            """Ask as a deployed client does, which takes the answer's order as it is."""
+            answer = p2p.ListSources(pb.ListSourcesRequest(**filters), timeout=10)
+            return [instance.worker_id for instance in answer.instances]
+
+        assert listed() == ["zz", "aa", "mm"]
+        assert listed(limit=1) == ["zz"]
+        assert beat(client, "mm")
+        assert listed(limit=2) == ["mm", "zz"]
+        assert listed(status_filter=2) == ["mm"]
+
+
+def test_a_later_releases_type_and_engine_are_stored_and_listed(client: CentralClient) -> None:
+    later = IDENTITY.with_fields(mx_source_type=10, backend_framework=7)
+    source = client.publish(later, RECORD, "w1")
+    assert source == compute_mx_source_id(later)
+    assert client.update_status(source, "w1", 1, SourceStatus.READY)
+    assert [ref.worker_id for ref in client.list_sources(SourceQuery(), later)] == ["w1"]
+    stored = client.get_metadata(source, "w1")
+    assert stored is not None
+    assert stored.identity == later
+
+
+def test_weights_that_are_endpoints_only_keep_their_payload(client: CentralClient) -> None:
+    client.publish(IDENTITY, replace(RECORD, artifact=None), "w1")
+    request = pb.GetMetadataRequest(mx_source_id=SOURCE, worker_id="w1")
+    worker = client._p2p.GetMetadata(request).worker
+    assert worker.WhichOneof("source_payload") == "tensor_source"
+
+
 # --- what makes no sense -------------------------------------------------------------------------
 
 
@@ -219,9 +264,9 @@ def test_refusals_inside_the_answer_for_deployed_clients(
             (pb.PublishMetadataRequest(identity={"model_name": "m"}, worker_id="w"), "worker is"),
             (
                 pb.PublishMetadataRequest(
-                    identity={"model_name": "m", "mx_source_type": 99}, worker=worker, worker_id="w"
+                    identity={"model_name": "m", "mx_source_type": -1}, worker=worker, worker_id="w"
                 ),
-                "source type 99",
+                "mx_source_type is -1",
             ),
         ):
             answer = p2p.PublishMetadata(request, timeout=10)

@@ -13,7 +13,7 @@ from mx_artifact_cli.fetch.follow import FetchFollower
 from mx_artifact_cli.output import Output
 from mx_artifact_cli.selection import SelectedKind
 from mx_artifact_cli.signals import StopRequest
-from mx_artifacts.artifacts.target.source_finder import ANY_SOURCE
+from mx_artifacts.artifacts.target.suitability import ANY_SOURCE
 from mx_artifacts.bundle import pack
 from mx_artifacts.identity.identify import ProbedIdentity
 from mx_artifacts.server.app import ServerConfig

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from mx_artifacts.artifacts.seeding.seeder import Seeder
-from mx_artifacts.artifacts.target.source_finder import SourceWanted
+from mx_artifacts.artifacts.target.suitability import SourceWanted
 from mx_artifacts.core.sources import SourceQuery, SourceStatus
 from mx_artifacts.errors import MxArtifactsError, PeerLostError, TransferFailedError
 from mx_artifacts.install import kept_entries

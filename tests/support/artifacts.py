@@ -39,7 +39,7 @@ class SealedArtifact:
 
     @property
     def artifact_id(self) -> str:
-        return self.manifest.artifact_id()
+        return self.manifest.artifact_id
 
     def bundles(self, in_files: Path | None = None) -> dict[str, Bundle]:
         """Return what a source serves: in memory, or in unnamed files in a directory."""

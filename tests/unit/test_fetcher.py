@@ -13,7 +13,7 @@ from mx_artifacts.artifacts import tarred
 from mx_artifacts.artifacts.target import single_flight
 from mx_artifacts.artifacts.target.fetch_values import FetcherSettings
 from mx_artifacts.artifacts.target.single_flight import turn_to_fetch
-from mx_artifacts.artifacts.target.source_finder import SourceWanted
+from mx_artifacts.artifacts.target.suitability import SourceWanted
 from mx_artifacts.bundle.rules import first_parts
 from mx_artifacts.client.central import CentralClient
 from mx_artifacts.core.identity import SourceIdentity, SourceType, compute_mx_source_id

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 @click.command("doctor", cls=Verb)
 @options.kind_option("every kind", required=False)
 @options.root_option
+@options.framework_option
 @options.server_option
 @parsed_option(
     "--timeout",
@@ -37,6 +38,7 @@ def command(
     output: Output,
     kind_names: Sequence[str],
     stated_roots: Sequence[tuple[str, Path]],
+    framework: str | None,
     server: str,
     timeout: float,
 ) -> None:
@@ -47,7 +49,7 @@ def command(
     with 0 when nothing failed, else with the code that a command would end with on the first
     failure. Without --kind, a tool that only some kinds need is a warning.
     """
-    selected = select_kinds(kind_names or [ALL], stated_roots)
+    selected = select_kinds(kind_names or [ALL], stated_roots, framework=framework)
     asked = bool(kind_names) and ALL not in kind_names
     checks = []
     for check in _checks(selected, asked, server, timeout):
@@ -71,13 +73,14 @@ def _checks(
     selected: Sequence[SelectedKind], asked: bool, server: str, timeout_seconds: float
 ) -> Iterator[Check]:
     from mx_artifacts.doctor import network, roots, tools
-    from mx_artifacts.metadata.registry import backend_url
+    from mx_artifacts.metadata.registry import MEMORY_URL, backend_url
 
     env = environment()
     kinds = [each.kind for each in selected]
     for each in selected:
         for rule in each.kind.roots:
-            yield from roots.check_root(each.kind, rule, each.stated_roots.get(rule.name), env)
+            stated = each.stated_roots.get(rule.name)
+            yield from roots.check_root(each.kind, rule, stated, env, each.engine)
     for found in (
         tools.check_ninja(kinds, asked, env),
         tools.check_compiler(kinds, env),
@@ -92,8 +95,8 @@ def _checks(
     if settings.TRANSPORT.read() == "nixl":
         backend = settings.NIXL_BACKEND.read()
         yield network.check_nixl(backend, env, timeout_seconds=timeout_seconds)
-    if (backend := settings.METADATA_BACKEND.read()) not in ("memory", "memory:"):
-        yield network.check_backend(backend_url(backend))
+    if (backend := backend_url(settings.METADATA_BACKEND.read())) != MEMORY_URL:
+        yield network.check_backend(backend)
     yield network.check_server(server, timeout_seconds=timeout_seconds)
 
 

@@ -144,7 +144,7 @@ def command(
         )
     if follow:
         _check_followable(fetching, dry_run=dry_run)
-    selected = select_kinds(kind_names, stated_roots, stated)
+    selected = select_kinds(kind_names, stated_roots, stated, framework)
     group = group_wanted(fetching)
     if group is not None and ALL in kind_names:
         raise ConfigurationError(
@@ -193,7 +193,9 @@ def command(
                     )
                     standing = {}
                     if plan.already is None:
-                        standing = fetcher.standing_entries(each.kind, each.stated_roots)
+                        standing = fetcher.standing_entries(
+                            each.kind, probed.identity, each.stated_roots
+                        )
                     planned = show_plan(output, each, probed, plan, standing, replace=replace)
                     done.append(planned)
                 else:

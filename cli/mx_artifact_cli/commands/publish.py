@@ -17,11 +17,12 @@ from mx_artifact_cli.pod import own_pod
 from mx_artifact_cli.progress import progress
 from mx_artifact_cli.publish.publishing import Publishing, announce
 from mx_artifact_cli.selection import (
+    ALL,
     SelectedKind,
     identify,
     looked_at,
+    present_of,
     select_kinds,
-    select_present,
 )
 from mx_artifact_cli.signals import stop_request
 from mx_artifacts import parsing, settings
@@ -113,12 +114,12 @@ def command(
     served and announced in the place of what was. What cannot be sealed leaves that as it is.
     """
     output: Output = context.obj
-    wanted = select_kinds(kind_names, stated_roots, stated)  # so that a wrong name need not wait
+    wanted = select_kinds(kind_names, stated_roots, stated, framework)  # a wrong name need not wait
     if require_ranks is not None and not any(each.kind.rank_sets for each in wanted):
         raise ConfigurationError("--require-ranks fits no kind that --kind names")
     ready_url = _ready_url(serving)
-    if not (ready_url or serving["settle"] or follow):
-        select_present(kind_names, stated_roots, environment())
+    if ALL in kind_names and not (ready_url or serving["settle"] or follow):
+        present_of(wanted, environment())
     serving["host"] = serving["host"] or host_towards(server)
     with contextlib.ExitStack() as resources:
         client = resources.enter_context(open_client(server))
@@ -127,7 +128,9 @@ def command(
             _wait_for_engine(output, ready_url, serving)
             selected = wanted
         else:
-            selected = _when_ready(output, ready_url, kind_names, stated_roots, serving)
+            selected = _when_ready(
+                output, ready_url, wanted, serving, only_present=ALL in kind_names
+            )
         # After what needs no such imports.
         from mx_artifacts.publisher import ArtifactPublisher
         from mx_artifacts.transport.registry import open_transport
@@ -216,11 +219,12 @@ def _wait_for_engine(output: Output, ready_url: str, serving: Mapping[str, Any])
 def _when_ready(
     output: Output,
     ready_url: str,
-    kind_names: Sequence[str],
-    stated_roots: Sequence[tuple[str, Path]],
+    wanted: tuple[SelectedKind, ...],
     serving: Mapping[str, Any],
+    *,
+    only_present: bool,
 ) -> tuple[SelectedKind, ...]:
-    """Wait for the engine and its caches, then return the kinds that there are."""
+    """Wait for the engine and its caches, then return those of `wanted` that are to be sealed."""
     env = environment()
     _wait_for_engine(output, ready_url, serving)
     if serving["settle"]:
@@ -228,16 +232,14 @@ def _when_ready(
 
         output.note("waiting until the caches do not change any more")
         wait_until_settled(
-            [
-                (root, each.kind.pack)
-                for each in select_kinds(kind_names, stated_roots)
-                for root in each.roots(env).values()
-            ],
+            [(root, each.kind.pack) for each in wanted for root in each.roots(env).values()],
             settle_seconds=serving["settle"],
             timeout_seconds=serving["ready_timeout"],
         )
-    present = select_present(kind_names, stated_roots, env)
-    for each in select_kinds(kind_names, stated_roots):
+    if not only_present:
+        return wanted
+    present = present_of(wanted, env)
+    for each in wanted:
         if each not in present:
             output.note(f"{each.kind.name}: nothing to publish in {looked_at(each)}")
     return present

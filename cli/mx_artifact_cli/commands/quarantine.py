@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -86,12 +86,16 @@ def _list(output: Output, quarantine: Quarantine) -> None:
 def _receipts(
     output: Output, artifact_id: str, stated_roots: Sequence[tuple[str, Path]]
 ) -> Iterator[Path]:
+    """Yield where receipts of the artifact are, in the roots of whichever engine."""
+    from mx_artifacts.kinds.engines import ENGINE_NAMES
+
+    found: dict[Path, None] = {}
     for selected in select_kinds([ALL], stated_roots):
         try:
-            found = receipts_of_kind(selected)
+            for engine in ENGINE_NAMES:
+                receipts = receipts_of_kind(replace(selected, engine=engine))
+                of_artifact = (r for r in receipts if r.receipt.artifact.artifact_id == artifact_id)
+                found |= dict.fromkeys(each.path for each in of_artifact)
         except ConfigurationError as error:
             output.note(f"{selected.kind.name} not looked for: {error}")
-            continue
-        for each in found:
-            if each.receipt.artifact.artifact_id == artifact_id:
-                yield each.path
+    yield from found

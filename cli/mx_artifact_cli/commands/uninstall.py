@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 @receipt_argument
 @kind_option
 @options.root_option
+@options.framework_option
 @click.option("--force", is_flag=True, help="Remove entries that changed since, too.")
 @options.lock_timeout_option
 @click.pass_obj
@@ -33,6 +34,7 @@ def command(
     receipt: Path | None,
     kind_names: Sequence[str],
     stated_roots: Sequence[tuple[str, Path]],
+    framework: str | None,
     force: bool,
     lock_timeout: float,
 ) -> None:
@@ -49,9 +51,9 @@ def command(
         paths = [receipt]  # the library knows one that was uninstalled before
     else:
         if receipt is None:
-            taken_back = _take_back(output, kind_names, stated_roots, lock_timeout)
+            taken_back = _take_back(output, kind_names, stated_roots, framework, lock_timeout)
         chosen = chosen_receipts(
-            output, receipt, kind_names, stated_roots, may_be_none=bool(taken_back)
+            output, receipt, kind_names, stated_roots, framework, may_be_none=bool(taken_back)
         )
         paths = [found.path for of_kind in chosen for found in of_kind]
     reports = [
@@ -70,13 +72,15 @@ def _take_back(
     output: Output,
     kind_names: Sequence[str],
     stated_roots: Sequence[tuple[str, Path]],
+    framework: str | None,
     lock_timeout: float,
 ) -> list[Path]:
     """Take back installs into the kinds' roots that were killed; return and name those roots."""
     from mx_artifacts.install.recover import take_back_unfinished
 
     taken_back: list[Path] = []
-    for selected in select_kinds(kind_names, stated_roots) if kind_names else ():
+    of_kinds = select_kinds(kind_names, stated_roots, framework=framework) if kind_names else ()
+    for selected in of_kinds:
         try:
             roots = selected.roots(environment()).values()
         except ConfigurationError:  # which `chosen_receipts` tells

@@ -23,12 +23,14 @@ if TYPE_CHECKING:
 @receipt_argument
 @kind_option
 @options.root_option
+@options.framework_option
 @click.pass_obj
 def command(
     output: Output,
     receipt: Path | None,
     kind_names: Sequence[str],
     stated_roots: Sequence[tuple[str, Path]],
+    framework: str | None,
 ) -> None:
     """Tell whether an engine used an installed cache or compiled beside it.
 
@@ -39,7 +41,7 @@ def command(
 
     reports = [
         usage_of(of_kind[0].path)
-        for of_kind in chosen_receipts(output, receipt, kind_names, stated_roots)
+        for of_kind in chosen_receipts(output, receipt, kind_names, stated_roots, framework)
     ]
     described = [_show(output, report) for report in reports]
     output.result({"used": described})

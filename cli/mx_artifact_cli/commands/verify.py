@@ -23,12 +23,14 @@ if TYPE_CHECKING:
 @receipt_argument
 @kind_option
 @options.root_option
+@options.framework_option
 @click.pass_obj
 def command(
     output: Output,
     receipt: Path | None,
     kind_names: Sequence[str],
     stated_roots: Sequence[tuple[str, Path]],
+    framework: str | None,
 ) -> None:
     """Check an installed cache against its receipt, byte for byte.
 
@@ -39,7 +41,7 @@ def command(
 
     verified: list[dict[str, Any]] = []
     with os_errors_translated("verify what was installed"):
-        for of_kind in chosen_receipts(output, receipt, kind_names, stated_roots):
+        for of_kind in chosen_receipts(output, receipt, kind_names, stated_roots, framework):
             verified += [_verify(found.path, output) for found in of_kind]
     output.result({"receipts": verified})
     entries = [entry for one in verified for root in one["roots"] for entry in root["entries"]]

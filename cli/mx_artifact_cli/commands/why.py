@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,8 +22,12 @@ from mx_artifacts.errors import ConfigurationError, ExitCode
 from mx_artifacts.node.environment import environment
 
 if TYPE_CHECKING:
-    from mx_artifacts.artifacts.target.explain import Candidate
+    from mx_artifacts.artifacts.target.explain import Candidate, Explanation
+    from mx_artifacts.artifacts.target.suitability import RootObjection
     from mx_artifacts.kinds.base import CacheKind
+
+MAX_PASSED_OVER = 8
+"""Maximum number of sources shown to people that could not be compared."""
 
 
 @click.command("why", cls=Verb)
@@ -72,8 +78,9 @@ def command(
     """Say which source would be used here, or what keeps each from it.
 
     Sets this node's identity beside that of every ready source of the same kind: of the model, or,
-    where nobody serves it, of any. The exit code is 0 when one would be used, 13 when none fits or
-    this node has quarantined what those serve, and 10 when there is none.
+    where nobody serves it, of any. The exit code is 0 when one would be used, 13 when none fits,
+    this node has quarantined what those serve, or their cache cannot be used in its roots, and 10
+    when there is none.
     """
     output: Output = context.obj
     if ALL in kind_names or len(set(kind_names)) > 1:
@@ -81,28 +88,27 @@ def command(
             f"why takes one kind, not --kind {' --kind '.join(kind_names)}",
             hint="ask for one kind after the other",
         )
-    (selected,) = select_kinds(kind_names, stated_roots, stated)
+    (selected,) = select_kinds(kind_names, stated_roots, stated, framework)
     if vllm_factors is not None:
         if selected.kind.name != "inductor":
             raise ConfigurationError("--vllm-factors goes with --kind inductor only")
         context.exit(_compare_factors(output, *vllm_factors))
     if model is None:
         raise ConfigurationError("the model has no name", hint="state one with --model")
-    from mx_artifacts.artifacts.target.explain import (
-        explain_sources,  # after what needs no such import
-    )
-    from mx_artifacts.install.quarantine import Quarantine
+    # After what needs no such imports.
+    from mx_artifacts.artifacts.target.discover import target_of
+    from mx_artifacts.artifacts.target.explain import explain_sources
+    from mx_artifacts.artifacts.target.suitability import SourceWanted
 
     kind = selected.kind
     probed = identify(selected, model, stated, framework, arch=arch, device=device, profile=profile)
     warn_of_unchecked(output, kind, probed)
     with open_client(server) as client:
-        candidates = explain_sources(
-            client,
-            probed.identity,
-            accelerator=accelerator or probed.accelerator,
-            refused=Quarantine(settings.STATE_DIR.read()).refusals(),
-        )
+        wanted = SourceWanted(accelerator=accelerator or probed.accelerator)
+        target = target_of(probed.identity, wanted)
+        target = replace(target, root_objection=_root_objection(selected))
+        explained = explain_sources(client, target)
+    candidates = explained.candidates
     roots = _roots(selected)
     output.line(f"{kind.name} of model {model}: {_verdict(candidates)}")
     output.facts(identity_facts(probed.identity, probed.origins), indent="  identity  ")
@@ -110,6 +116,7 @@ def command(
         output.line(f"  root      {_described_root(root)}")
     for each in candidates:
         _show(output, kind, each, roots)
+    _show_what_was_not_compared(output, explained)
     fitting = [each for each in candidates if each.fits]
     output.result(
         {
@@ -121,6 +128,8 @@ def command(
             "unchecked": list(probed.unchecked),
             "roots": roots,
             "candidates": [_candidate_object(kind, each) for each in candidates],
+            "passed_over": dict(explained.passed_over),
+            "not_looked_at": explained.not_looked_at,
         }
     )
     if not fitting:
@@ -143,9 +152,37 @@ def _outcome(candidate: Candidate) -> str:
     reasons = []
     if candidate.differences:
         reasons.append(f"differs in {count_of(len(candidate.differences), 'field')}")
-    if candidate.refusal:
+    if candidate.verdict.refusal:
         reasons.append("serves an artifact that is quarantined here")
+    if candidate.verdict.obstacle:
+        reasons.append("cannot be used")
     return " and ".join(reasons)
+
+
+def _root_objection(selected: SelectedKind) -> RootObjection:
+    """Return what a fetch into this node's roots objects to sources."""
+    from mx_artifacts.artifacts.factories import transfer_of_kind
+    from mx_artifacts.artifacts.target.suitability import no_objection
+
+    try:
+        return transfer_of_kind(
+            selected.kind,
+            bundle_root=settings.BUNDLE_ROOT.read(),
+            roots=selected.stated_roots,
+            framework=selected.engine,
+        ).root_objection
+    except ConfigurationError:  # a root that nothing tells the place of; `_roots` says so
+        return no_objection
+
+
+def _show_what_was_not_compared(output: Output, explained: Explanation) -> None:
+    for source, reason in islice(explained.passed_over.items(), MAX_PASSED_OVER):
+        output.line(f"source {source} was not compared: {reason}")
+    if (more := len(explained.passed_over) - MAX_PASSED_OVER) > 0:
+        output.line(f"{count_of(more, 'further source')} could not be compared")
+    if explained.not_looked_at:
+        others = count_of(explained.not_looked_at, "further source id")
+        output.line(f"{others} of other models were not looked at")
 
 
 def _roots(selected: SelectedKind) -> list[dict[str, str]]:
@@ -155,7 +192,7 @@ def _roots(selected: SelectedKind) -> list[dict[str, str]]:
         stated = selected.stated_roots.get(rule.name)
         name = rule.name or selected.kind.name
         try:
-            path, decided_by = (stated, "--root") if stated else rule.locate(environment())
+            path, decided_by = selected.locate(rule, environment())
         except ConfigurationError as error:  # which is no reason not to compare identities
             state = f"{error}; {error.hint()}"
             roots.append({"name": name, "path": "", "decided_by": "", "state": state})
@@ -182,8 +219,9 @@ def _show(
         f"source {source} at {stored.record.worker_grpc_endpoint}, "
         f"model {stored.identity.model_name}: {_outcome(candidate)}"
     )
-    if candidate.refusal:
-        output.line(f"  {candidate.refusal}")
+    for reason in (candidate.verdict.refusal, candidate.verdict.obstacle):
+        if reason:
+            output.line(f"  {reason}")
     for difference in _differences(kind, candidate):
         output.line(f"  {difference['field']}")
         output.line(f"    here   {shortened(difference['here']) or '(not stated)'}")
@@ -217,7 +255,8 @@ def _candidate_object(kind: CacheKind, candidate: Candidate) -> dict[str, Any]:
         "model": stored.identity.model_name,
         "endpoint": stored.record.worker_grpc_endpoint,
         "fits": candidate.fits,
-        "refusal": candidate.refusal,
+        "refusal": candidate.verdict.refusal,
+        "obstacle": candidate.verdict.obstacle,
         "roots": {name or kind.name: path for name, path in candidate.roots.items()},
         "differences": _differences(kind, candidate),
     }

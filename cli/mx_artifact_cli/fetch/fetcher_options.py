@@ -14,7 +14,7 @@ from mx_artifacts.node.environment import environment
 from mx_artifacts.node.network import host_towards
 
 if TYPE_CHECKING:
-    from mx_artifacts.artifacts.target.source_finder import SourceWanted
+    from mx_artifacts.artifacts.target.suitability import SourceWanted
     from mx_artifacts.client.central import CentralClient
     from mx_artifacts.fetcher import ArtifactFetcher
     from mx_artifacts.observability.events import EventSink
@@ -87,7 +87,7 @@ def new_fetcher(
 
 def source_wanted(fetching: Mapping[str, Any], probed_accelerator: str) -> SourceWanted:
     """Return which sources those options take."""
-    from mx_artifacts.artifacts.target.source_finder import SourceWanted
+    from mx_artifacts.artifacts.target.suitability import SourceWanted
 
     return SourceWanted(
         worker_rank=fetching["worker_rank"],

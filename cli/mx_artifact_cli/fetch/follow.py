@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from mx_artifact_cli.selection import SelectedKind
     from mx_artifact_cli.signals import StopRequest
     from mx_artifacts.artifacts.target.fetch_values import FetchResult
-    from mx_artifacts.artifacts.target.source_finder import SourceWanted
+    from mx_artifacts.artifacts.target.suitability import SourceWanted
     from mx_artifacts.fetcher import ArtifactFetcher
     from mx_artifacts.identity.identify import ProbedIdentity
 

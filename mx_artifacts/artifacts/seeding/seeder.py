@@ -103,7 +103,7 @@ class Seeder:
         maps: Mapping[int, BundleMap],
         undo: ExitStack,
     ) -> Seed:
-        artifact_id, mx_source_id = manifest.artifact_id(), source.mx_source_id
+        artifact_id, mx_source_id = manifest.artifact_id, source.mx_source_id
         bundles = self._allocate(manifest, undo)
         growing = PartialChunkSource(self._transport, bundles)
         undo.callback(growing.close)
@@ -125,7 +125,14 @@ class Seeder:
                 source.node_rank,
             ),
         )
-        announcement = Announcement(self._client, identity, record, self._worker_id, self._pod)
+        announcement = Announcement(
+            self._client,
+            identity,
+            record,
+            self._worker_id,
+            self._pod,
+            self._server.rename_source,
+        )
         seed.heartbeat = Heartbeat(
             announcement,
             publish=announcement.publish,

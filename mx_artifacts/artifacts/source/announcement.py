@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+import logging
 import threading
+from collections.abc import Callable
 from dataclasses import replace
 
 from mx_artifacts.artifacts.labels import ARTIFACT_LABEL
 from mx_artifacts.client.central import CentralClient
-from mx_artifacts.core.identity import SourceIdentity, compute_mx_source_id
+from mx_artifacts.core.identity import (
+    SourceIdentity,
+    compute_mx_source_id,
+    unescaped_mx_source_id,
+)
 from mx_artifacts.core.sources import ArtifactSummary, PodIdentity, SourceStatus, WorkerRecord
 from mx_artifacts.errors import ConfigurationError
+
+logger = logging.getLogger(__name__)
 
 
 class Announcement:
@@ -26,9 +34,16 @@ class Announcement:
         record: WorkerRecord,
         worker_id: str,
         pod: PodIdentity,
+        rename_source: Callable[[str, str], None],
     ) -> None:
-        """Tell nobody yet. `record` has an artifact."""
+        """Tell nobody yet. `record` has an artifact.
+
+        Args:
+            rename_source: called with this node's source id and the server's, where that differs:
+                from then on the artifact must be served under the server's.
+        """
         self.mx_source_id = compute_mx_source_id(identity)
+        self._rename_source = rename_source
         self._client = client
         self._identity = identity
         self._record = _labelled(record)
@@ -42,7 +57,7 @@ class Announcement:
         """Store the whole record as INITIALIZING; return its mx_source_id.
 
         Raises:
-            ConfigurationError: the server computes another one.
+            ConfigurationError: the server computes another one, and knows not all fields.
             BackendUnavailableError, RemoteError
         """
         with self._lock:
@@ -81,12 +96,31 @@ class Announcement:
         record = replace(self._record, status=status)
         given = self._client.publish(self._identity, record, self._worker_id, self._pod)
         if given != self.mx_source_id:
-            raise ConfigurationError(
-                f"the central server computes source id {given}, this node {self.mx_source_id}",
-                hint="upgrade the older side, or use a model name without non-ASCII characters",
-            )
+            self._take_source_id(given)
         self._in_doubt = False
         return given
+
+    def _take_source_id(self, given: str) -> None:
+        """Go by the id that the central server computes, if only its escapes can be the reason.
+
+        Targets ask it, and so learn that id. A server that computes another one because it does
+        not know a field would file unlike caches under one id.
+        """
+        both = (compute_mx_source_id(self._identity), unescaped_mx_source_id(self._identity))
+        if given not in both:
+            raise ConfigurationError(
+                f"the central server computes source id {given}, this node {self.mx_source_id}",
+                hint="upgrade the older side: it does not know every field of the identity",
+            )
+        logger.warning(
+            "the central server computes source id %s for model %r, this node %s: one of them "
+            "escapes non-ASCII characters. It is published under the server's",
+            given,
+            self._identity.model_name,
+            self.mx_source_id,
+        )
+        self._rename_source(self.mx_source_id, given)
+        self.mx_source_id = given
 
 
 def _labelled(record: WorkerRecord) -> WorkerRecord:

@@ -127,12 +127,15 @@ def publish_artifact_source(
     announced: dict[str, tuple[Announcement, Heartbeat]] = {}
     try:
         for each in (identity, *also):
-            announcement = Announcement(client, each, record, worker_id, pod or PodIdentity())
+            announcement = Announcement(
+                client, each, record, worker_id, pod or PodIdentity(), worker_server.rename_source
+            )
             served_as = announcement.mx_source_id
             if served_as in announced:
                 continue
             if announced:
-                worker_server.add_alias(served_as, mx_source_id, bundle.artifact_id)
+                first, _ = announced[mx_source_id]  # whose id may be the server's by now
+                worker_server.add_alias(served_as, first.mx_source_id, bundle.artifact_id)
             heartbeat = Heartbeat(
                 announcement,
                 publish=announcement.publish,
@@ -145,9 +148,9 @@ def publish_artifact_source(
             announced[served_as] = announcement, heartbeat
             heartbeat.start()
     except BaseException:
-        for served_as, (_, heartbeat) in announced.items():
+        for announcement, heartbeat in announced.values():
             heartbeat.stop()
-            worker_server.remove_artifact(served_as, bundle.artifact_id)
+            worker_server.remove_artifact(announcement.mx_source_id, bundle.artifact_id)
         raise
     return PublishedArtifactSource(worker_id, bundle, worker_server, tuple(announced.values()))
 

@@ -27,7 +27,7 @@ class FetcherSettings:
 
     Attributes:
         bundle_root: where processes of this node take turns; default: MX_ARTIFACT_BUNDLE_ROOT.
-        timeout_seconds: budget for receiving from one source.
+        timeout_seconds: budget for receiving one artifact, from all its sources.
         max_inflight_chunks: chunks that are read at once at most, each in a registered buffer;
             where nothing is waited for (one host, in memory), as many as there are cores.
         lock_timeout_seconds: how long to wait for another installer of the same root, both

@@ -8,6 +8,7 @@ from functools import partial
 
 from mx_artifacts.artifacts.protocol import ArtifactSourceEndpoint, StagedArtifact
 from mx_artifacts.artifacts.target.root_receiver import RootReceiver, WantedBundle
+from mx_artifacts.artifacts.target.source_supply import SourceSupply, address_of
 from mx_artifacts.core.identity import SourceType
 from mx_artifacts.errors import (
     BundleError,
@@ -19,6 +20,8 @@ from mx_artifacts.errors import (
     TransportUnavailableError,
 )
 from mx_artifacts.observability.events import EventSink
+from mx_artifacts.runtime.clock import SYSTEM_CLOCK
+from mx_artifacts.runtime.deadline import Deadline
 from mx_artifacts.transfer.artifact.fetch import fetch_artifact
 from mx_artifacts.transfer.artifact.receiver import Receiver
 from mx_artifacts.transfer.base import SourceAddress
@@ -43,11 +46,6 @@ def no_more(artifact_id: str) -> Collection[SourceAddress]:
 def not_wrapped(receiver: RootReceiver, source: ArtifactSourceEndpoint) -> Receiver:
     """Let it receive by itself."""
     return receiver
-
-
-def address_of(source: ArtifactSourceEndpoint) -> SourceAddress:
-    """Return where a transfer finds a source."""
-    return SourceAddress(source.worker_grpc_endpoint, source.mx_source_id)
 
 
 @dataclass(frozen=True)
@@ -94,7 +92,7 @@ class IncomingArtifact:
         return StagedArtifact(
             receiver.stagings,
             received.manifest,
-            replace(first, artifact_id=received.manifest.artifact_id()),
+            replace(first, artifact_id=received.manifest.artifact_id),
             received.transferred_bytes,
             received.delivered,
             received.left_behind,
@@ -108,16 +106,27 @@ class IncomingArtifact:
     ) -> StagedArtifact:
         """Fetch the artifact of the first of `candidates`; if all who serve it fail, the next.
 
+        No more of `candidates` are taken than are read from at once, and further ones when these
+        fail, or deliver nothing.
+
         Raises:
             TransferFailedError: all failed; it lists each source and its cause.
         """
-        by_artifact: dict[str, list[ArtifactSourceEndpoint]] = {}
-        for source in candidates:
-            by_artifact.setdefault(source.artifact_id, []).append(source)
+        supply = SourceSupply(candidates, self.events)
+        deadlines: dict[str, Deadline] = {}
         attempts: list[tuple[str, MxArtifactsError]] = []
-        for artifact_id, sources in by_artifact.items():
+        while sources := supply.next_sources():
+            artifact_id = sources[0].artifact_id
+            deadline = deadlines.setdefault(
+                artifact_id, Deadline(self.limits.timeout_seconds, SYSTEM_CLOCK)
+            )
+            if deadline.passed:
+                continue
+            limits = replace(self.limits, timeout_seconds=deadline.remaining())
+            incoming = replace(self, limits=limits, events=supply.watch)
+            find = partial(supply.further, artifact_id, partial(find_more, artifact_id))
             try:
-                return self.from_sources(sources, partial(find_more, artifact_id), wrap)
+                return incoming.from_sources(sources, find, wrap)
             except _OURS:
                 raise
             except TransferFailedError as error:

@@ -4,15 +4,22 @@ from __future__ import annotations
 
 import random
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from mx_artifacts.artifacts.labels import ARTIFACT_LABEL
 from mx_artifacts.artifacts.protocol import ArtifactSourceEndpoint
 from mx_artifacts.artifacts.target.discover import (
     OrderCandidates,
-    RootObjection,
     candidate_sources,
+)
+from mx_artifacts.artifacts.target.explain import KnownIdentities
+from mx_artifacts.artifacts.target.record_reader import RecordReader
+from mx_artifacts.artifacts.target.suitability import (
+    ANY_SOURCE,
+    RootObjection,
+    SourceWanted,
+    Target,
     no_objection,
 )
 from mx_artifacts.client.central import CentralClient
@@ -32,33 +39,16 @@ _SOME_POLL_SECONDS = 1.0
 """Above the time in which a publisher of several kinds announces one after the other."""
 
 
-@dataclass(frozen=True)
-class SourceWanted:
-    """Which of the compatible sources will do, and how long to wait for one [seconds].
-
-    `accelerator` is the family of the device that the cache is for ("cuda"); empty: unknown.
-    `allow_other_root` takes sources too whose cache root differs where it must not.
-    """
-
-    worker_rank: int | None = None
-    node_rank: int | None = None
-    artifact_id: str = ""
-    accelerator: str = ""
-    wait_seconds: float = 0.0
-    allow_other_root: bool = False
-
-
-ANY_SOURCE = SourceWanted()
-
-
 SeenSources = dict[tuple[str, str, str], SourceAddress | None]
 """By source id, worker id and artifact label: where it serves the artifact, or None."""
 
 
-def _address(stored: StoredWorker | None, artifact_id: str) -> SourceAddress | None:
-    if stored is None or stored.record.artifact is None:
-        return None
-    if stored.record.artifact.artifact_id != artifact_id:
+_SERVING = (SourceStatus.READY, SourceStatus.INITIALIZING)
+"""Statuses of a source that may be read from: one that initialises may be receiving still."""
+
+
+def _address(stored: StoredWorker, artifact_id: str) -> SourceAddress | None:
+    if stored.record.artifact is None or stored.record.artifact.artifact_id != artifact_id:
         return None
     return SourceAddress(stored.record.worker_grpc_endpoint, stored.mx_source_id)
 
@@ -72,6 +62,8 @@ class SourceFinder:
     state_directory: Path
     clock: Clock
     events: EventSink
+    known: KnownIdentities = field(default_factory=dict)
+    """What it has read of identities while it waited."""
 
     def find(
         self,
@@ -106,22 +98,26 @@ class SourceFinder:
 
         It looks at some: half of them those that come first in the order of candidates, the others
         at random, so that the first ones hide nobody when they are of no use. A record is read
-        once: `seen` keeps what it said from one call to the next, for one artifact.
+        once: `seen` keeps what it said from one call to the next, for one artifact. One that
+        cannot be read, or is stale, is passed over until the next call.
 
         Raises:
-            MetadataError: the central server does not answer.
+            MxArtifactsError: the central server does not answer.
         """
-        refs = [
-            ref
-            for status in (SourceStatus.READY, SourceStatus.INITIALIZING)
+        refs = {
+            (ref.mx_source_id, ref.worker_id, ref.topology.get(ARTIFACT_LABEL, "")): ref
+            for status in _SERVING
             for ref in self.client.list_sources(SourceQuery(status=status), identity)
             if ref.topology.get(ARTIFACT_LABEL, artifact_id) == artifact_id
-        ]
+        }
+        records = RecordReader(self.client)
         found = []
-        for ref in self._some(refs):
+        for ref in self._some(list(refs.values())):
             key = ref.mx_source_id, ref.worker_id, ref.topology.get(ARTIFACT_LABEL, "")
             if key not in seen:
-                stored = self.client.get_metadata(ref.mx_source_id, ref.worker_id)
+                stored = records.read(ref)
+                if stored is None or stored.record.status not in _SERVING:
+                    continue
                 seen[key] = _address(stored, artifact_id)
             found.append(seen[key])
         return [address for address in found if address is not None]
@@ -167,15 +163,14 @@ class SourceFinder:
             MetadataError: the central server does not answer.
         """
 
-        def latest_first(refs: Sequence[SourceRef]) -> list[SourceRef]:
-            new = (ref for ref in refs if ref.topology.get(ARTIFACT_LABEL) not in known_ids)
-            return sorted(new, key=lambda ref: ref.updated_at_ms, reverse=True)
+        def new_ones(refs: Sequence[SourceRef]) -> list[SourceRef]:
+            return [ref for ref in refs if ref.topology.get(ARTIFACT_LABEL) not in known_ids]
 
         query = SourceQuery(status=SourceStatus.READY, worker_rank=wanted.worker_rank)
-        if not latest_first(self.client.list_sources(query, identity)):
+        if not new_ones(self.client.list_sources(query, identity)):
             return None
         try:
-            found = self._candidates(identity, wanted, root_objection, latest_first)
+            found = self._candidates(identity, wanted, root_objection, new_ones)
         except NoSourceError:  # it went away meanwhile
             return None
         return next((source for source in found if source.artifact_id not in known_ids), None)
@@ -193,16 +188,12 @@ class SourceFinder:
         root_objection: RootObjection = no_objection,
         order: OrderCandidates | None = None,
     ) -> list[ArtifactSourceEndpoint]:
+        # The quarantine is read anew, so that a waiting fetch learns of an artifact in it.
+        refused = Quarantine(self.state_directory).refusals()
         found = candidate_sources(
             self.client,
-            identity,
-            worker_rank=wanted.worker_rank,
-            node_rank=wanted.node_rank,
-            artifact_id=wanted.artifact_id,
-            accelerator=wanted.accelerator,
+            Target(identity, wanted, refused, root_objection),
             order=order or self.order,
-            root_objection=root_objection,
-            # Read anew, so that a waiting fetch learns of one.
-            refused=Quarantine(self.state_directory).refusals(),
+            known=self.known,
         )
         return [source for source, _ in zip(found, range(MAX_SOURCES_TRIED), strict=False)]

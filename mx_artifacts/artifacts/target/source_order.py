@@ -9,6 +9,7 @@ import socket
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from mx_artifacts import settings
 from mx_artifacts.core.sources import SourceRef
 from mx_artifacts.core.topology import DEFAULT_LEVELS, shared_depth
 
@@ -104,3 +105,9 @@ def ordering(
         order = _random
     at = here or TargetLocality()
     return lambda candidates: order(candidates, at, rng)
+
+
+def order_of_settings() -> Callable[[Sequence[SourceRef]], list[SourceRef]]:
+    """Return the order that MX_P2P_SOURCE_SELECTOR and MX_P2P_TOPOLOGY state, by `ordering`."""
+    here = TargetLocality(topology=settings.TOPOLOGY.read(), levels=settings.TOPOLOGY_LEVELS.read())
+    return ordering(settings.SOURCE_SELECTOR.read(), random.Random(), here)  # noqa: S311

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from mx_artifacts.bundle.entry import EntryView
 from mx_artifacts.bundle.rules import PackRules
-from mx_artifacts.core.identity import SourceType
+from mx_artifacts.core.identity import BackendFramework, SourceType
 from mx_artifacts.kinds.base import NEVER_PACKED, SIZES, CacheKind, RootRule
 from mx_artifacts.kinds.entry_checks import binary_fault, json_fault
 from mx_artifacts.kinds.flashinfer.cute_modules import (
@@ -22,7 +22,13 @@ from mx_artifacts.kinds.flashinfer.cute_modules import (
 from mx_artifacts.kinds.ninja.checks import built_module_fault
 from mx_artifacts.kinds.ninja.existing_modules import standing_modules
 from mx_artifacts.kinds.ninja.relocate import relocate_ninja_modules, relocation_obstacle
-from mx_artifacts.kinds.root_rules import below_home, below_vllm_cache, first_of, from_variable
+from mx_artifacts.kinds.root_rules import (
+    below_home,
+    below_vllm_cache,
+    first_of,
+    for_engines,
+    from_variable,
+)
 from mx_artifacts.kinds.usage_markers import NINJA_SIGNS
 
 _IN_UNITS = ("cached_ops", "generated")
@@ -78,9 +84,19 @@ KIND = CacheKind(
         RootRule(
             "autotune",
             first_of(
-                from_variable("VLLM_FLASHINFER_AUTOTUNE_CACHE_DIR"),
+                for_engines(
+                    {BackendFramework.VLLM, BackendFramework.UNKNOWN},
+                    from_variable("VLLM_FLASHINFER_AUTOTUNE_CACHE_DIR"),
+                ),
                 from_variable("FLASHINFER_AUTOTUNE_CACHE_DIR"),
-                from_variable("SGLANG_CACHE_DIR", "flashinfer", "autotune"),
+                for_engines(
+                    {BackendFramework.SGLANG, BackendFramework.UNKNOWN},
+                    from_variable("SGLANG_CACHE_DIR", "flashinfer", "autotune"),
+                ),
+                for_engines(
+                    {BackendFramework.SGLANG},
+                    below_home(".cache", "sglang", "flashinfer", "autotune"),
+                ),
                 below_vllm_cache("flashinfer_autotune_cache"),
             ),
             optional=True,

@@ -1,10 +1,8 @@
 """torch.compile's cache: TorchInductor's own directory, or vLLM's torch_compile_cache around it.
 
-Whoever sets VLLM_CACHE_ROOT runs vLLM, and vLLM keeps its compile cache below it; it sets
-TORCHINDUCTOR_CACHE_DIR itself, in its own process, to a directory below that root. So
-VLLM_CACHE_ROOT wins over TORCHINDUCTOR_CACHE_DIR, also where we run inside the engine. Where vLLM
-is installed, its default for VLLM_CACHE_ROOT wins over Inductor's own default, and over a
-TORCHINDUCTOR_CACHE_DIR that lies below it.
+vLLM keeps its compile cache below VLLM_CACHE_ROOT, and sets TORCHINDUCTOR_CACHE_DIR itself, in its
+own process, to a directory there; so of vLLM that variable does not count, also where we run inside
+the engine. Where no engine is named, whoever sets VLLM_CACHE_ROOT runs vLLM.
 
 Loading executes code: pickles, Python wrappers, shared libraries.
 """
@@ -18,7 +16,7 @@ from pathlib import Path
 
 from mx_artifacts.bundle.entry import EntryView
 from mx_artifacts.bundle.rules import PackRules
-from mx_artifacts.core.identity import SourceType
+from mx_artifacts.core.identity import BackendFramework, SourceType
 from mx_artifacts.kinds.base import NEVER_PACKED, CacheKind, EntryVerdict, RootRule
 from mx_artifacts.kinds.inductor.checks import fault_of
 from mx_artifacts.kinds.inductor.vllm_hash_directories import hash_directory_of, rank_sets
@@ -29,10 +27,10 @@ from mx_artifacts.kinds.inductor.vllm_indexes import (
 )
 from mx_artifacts.kinds.root_rules import (
     VLLM_CACHE_ROOT,
-    Location,
     below_temporary,
-    below_user_cache,
+    below_vllm_cache,
     first_of,
+    for_engines,
     from_variable,
     user_name,
 )
@@ -40,7 +38,6 @@ from mx_artifacts.kinds.triton.group_files import is_key_directory, relocate_tri
 from mx_artifacts.kinds.triton.key_directories import standing_groups
 from mx_artifacts.kinds.usage_markers import UsageMarkers
 from mx_artifacts.node.environment import Environment
-from mx_artifacts.node.installed import is_installed
 
 
 def _default_directory(env: Environment) -> Sequence[str]:
@@ -48,16 +45,6 @@ def _default_directory(env: Environment) -> Sequence[str]:
     # then the user id, which is what a container under a random user id gets.
     name = user_name(env, ("LOGNAME", "USER", "LNAME", "USERNAME")) or f"uid_{os.getuid()}"
     return ("torchinductor_" + re.sub(r'[\\/:*?"<>|]', "_", name),)
-
-
-def _of_installed_vllm(env: Environment) -> Location | None:
-    if not is_installed("vllm"):
-        return None
-    found = below_user_cache("vllm", "torch_compile_cache")(env)
-    stated = env.get("TORCHINDUCTOR_CACHE_DIR")
-    if found is None or (stated and not Path(stated).is_relative_to(found[0])):
-        return None
-    return found[0], f"{found[1]}, as vLLM is installed"
 
 
 def entry_of(path: str) -> str:
@@ -100,8 +87,11 @@ KIND = CacheKind(
         RootRule(
             "",
             first_of(
-                from_variable(VLLM_CACHE_ROOT, "torch_compile_cache"),
-                _of_installed_vllm,
+                for_engines({BackendFramework.VLLM}, below_vllm_cache("torch_compile_cache")),
+                for_engines(
+                    {BackendFramework.UNKNOWN},
+                    from_variable(VLLM_CACHE_ROOT, "torch_compile_cache"),
+                ),
                 from_variable("TORCHINDUCTOR_CACHE_DIR"),
                 below_temporary(_default_directory),
             ),

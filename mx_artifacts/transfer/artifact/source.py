@@ -64,7 +64,7 @@ class Source:
         self.link = LinkMeter(clock)
         self.compression = CompressionPolicy(compression, max_bytes_per_second, self.link)
         self.reader_count = 0
-        self._artifact_id = manifest.artifact_id()
+        self._artifact_id = manifest.artifact_id
         self._manifest = manifest
         self._transport = transport
         self._peers: dict[bytes, Peer] = {}

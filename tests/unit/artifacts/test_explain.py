@@ -3,12 +3,22 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import cast
 
 import pytest
 
-from mx_artifacts.artifacts.target.explain import MAX_EXPLAINED, Candidate, explain_sources
+from mx_artifacts.artifacts.target import explain as explain_module
+from mx_artifacts.artifacts.target.explain import (
+    MAX_EXPLAINED,
+    Candidate,
+    Explanation,
+    explain_sources,
+)
+from mx_artifacts.artifacts.target.suitability import SourceWanted, Target
 from mx_artifacts.client.central import CentralClient
 from mx_artifacts.core.identity import SourceIdentity, SourceType, compute_mx_source_id
 from mx_artifacts.core.sources import (
@@ -45,6 +55,7 @@ class Server:
                 WorkerRecord(
                     status=SourceStatus.READY,
                     artifact=ArtifactSummary("a", 1, 1, 1),
+                    worker_grpc_endpoint="w:1",
                     **record,  # type: ignore[arg-type]
                 ),
             )
@@ -53,7 +64,7 @@ class Server:
 
     def list_sources(self, query: SourceQuery) -> list[SourceRef]:
         assert query.status is SourceStatus.READY
-        assert query.limit
+        assert query.limit is None  # or what it says of the kind would rest on a cut list
         return [
             SourceRef(s.mx_source_id, s.worker_id, s.identity.model_name, 0)
             for s in self.stored.values()
@@ -64,15 +75,25 @@ class Server:
         return self.stored.get(mx_source_id)
 
 
-def explain(*identities: SourceIdentity, accelerator: str = "", **record: object):
-    server = cast(CentralClient, Server(*identities, **record))
-    return explain_sources(server, HERE, accelerator=accelerator)
+def explain(
+    *identities: SourceIdentity,
+    accelerator: str = "",
+    refused: Mapping[str, str] = MappingProxyType({}),
+    **record: object,
+) -> tuple[Candidate, ...]:
+    return explained(Server(*identities, **record), accelerator, refused).candidates
+
+
+def explained(
+    server: Server, accelerator: str = "", refused: Mapping[str, str] = MappingProxyType({})
+) -> Explanation:
+    target = Target(HERE, SourceWanted(accelerator=accelerator), refused)
+    return explain_sources(cast(CentralClient, server), target)
 
 
 def test_an_artifact_that_is_refused_here_does_not_fit() -> None:
-    server = cast(CentralClient, Server(HERE))
-    (found,) = explain_sources(server, HERE, refused={"a": "a is quarantined"})
-    assert (found.fits, found.refusal) == (False, "a is quarantined")
+    (found,) = explain(HERE, refused={"a": "a is quarantined"})
+    assert (found.fits, found.verdict.refusal) == (False, "a is quarantined")
 
 
 def test_a_source_that_fits_comes_first_and_differs_in_nothing() -> None:
@@ -99,14 +120,40 @@ def test_sources_of_other_models_are_shown_where_nobody_serves_this_one() -> Non
 
 def test_other_kinds_are_no_candidates() -> None:
     generic = HERE.with_fields(extra_parameters={"mx_kind": "generic"})
-    assert explain(generic, HERE.with_fields(mx_source_type=SourceType.TRITON_CACHE)) == []
+    assert explain(generic, HERE.with_fields(mx_source_type=SourceType.TRITON_CACHE)) == ()
+
+
+def test_a_type_without_a_name_is_passed_over_with_a_reason() -> None:
+    later = HERE.with_fields(mx_source_type=10)
+    found = explained(Server(later, HERE.with_fields(backend_framework=7)))
+    assert found.passed_over == {
+        f"{compute_mx_source_id(later)}/w": "it serves type 10, which this version does not know"
+    }
+    (candidate,) = found.candidates
+    assert candidate.differences == {"backend_framework": ("", "framework 7")}
+
+
+def test_a_server_that_keeps_no_identities_is_said_so() -> None:
+    server = Server(HERE.with_fields(gpu_arch="sm86"))
+    (source_id,) = server.stored
+    server.stored[source_id] = replace(server.stored[source_id], identity=SourceIdentity())
+    found = explained(server)
+    assert found.candidates == ()
+    assert "does not tell its identity" in found.passed_over[f"{source_id}/w"]
+
+
+def test_of_other_models_some_are_read_and_the_rest_is_counted(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(explain_module, "MAX_OTHER_MODELS", 3)
+    found = explained(Server(*(HERE.with_fields(model_name=f"m{n}") for n in range(5))))
+    assert (len(found.candidates), found.not_looked_at) == (3, 2)
 
 
 def test_another_accelerator_is_a_reason() -> None:
     (found,) = explain(HERE, accelerator="cuda")
     assert found.fits
-    server = Server(HERE, accelerator="rocm")
-    (found,) = explain_sources(cast(CentralClient, server), HERE, accelerator="cuda")
+    (found,) = explained(Server(HERE, accelerator="rocm"), accelerator="cuda").candidates
     assert found.differences == {"accelerator": ("cuda", "rocm")}
 
 

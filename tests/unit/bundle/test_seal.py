@@ -18,7 +18,7 @@ def test_the_worked_example_of_the_wire_facts() -> None:
     manifest = seal(bundles, SourceType.TRITON_CACHE, 5)
     assert manifest.files[0].checksum == "49cb5777"
     assert [chunk.checksum for chunk in manifest.chunks] == ["9a71bb4c", "0c241843", "eda13ed5"]
-    assert manifest.artifact_id() == (
+    assert manifest.artifact_id == (
         "04bb8886bbe37dc167ec6aa05c6c9c30918f9c2be00502525e7164b3723cbc00"
     )
 
@@ -37,7 +37,7 @@ def test_tables_are_those_of_the_chunk_arithmetic(
     bundles = {path: in_memory_or_file(content) for path, content in contents.items()}
     manifest = seal(bundles, SourceType.TILELANG_CACHE, chunk_size)
 
-    validate_against(manifest, manifest.artifact_id())
+    validate_against(manifest, manifest.artifact_id)
     paths = sorted(contents)
     assert [file.path for file in manifest.files] == paths
     assert [file.checksum for file in manifest.files] == [

@@ -14,7 +14,7 @@ from click.testing import CliRunner
 from mx_artifact_cli import options
 from mx_artifact_cli.commands import fetch_and_install, inspect, publish, serve, sources
 from mx_artifact_cli.options import SettingOption
-from mx_artifact_cli.selection import SelectedKind, identify
+from mx_artifact_cli.selection import SelectedKind, identify, select_kinds
 from mx_artifacts import settings
 from mx_artifacts.errors import ConfigurationError
 from mx_artifacts.kinds.base import CacheKind
@@ -224,3 +224,20 @@ def test_kinds_and_roots_that_do_not_fit_are_configuration_errors(
 ) -> None:
     ended = run(*args, "--format", "json")
     assert (ended.code, ended.error["type"]) == (2, "ConfigurationError")
+
+
+def test_the_engine_of_a_kind_is_named_or_the_one_installed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("mx_artifacts.kinds.engines.is_installed", lambda name: name == "vllm")
+
+    def engine(stated: dict[str, str], framework: str | None = None) -> list[str]:
+        kinds = select_kinds(["triton", "inductor"], (), stated, framework)
+        return [each.engine.name for each in kinds]
+
+    assert engine({}) == ["VLLM", "VLLM"]
+    assert engine({}, "sglang") == ["SGLANG", "SGLANG"]
+    assert engine({"backend_framework": "none"}) == ["UNKNOWN", "UNKNOWN"]
+    assert engine({"inductor.Backend_Framework": "TRT-LLM"}) == ["VLLM", "TRT_LLM"]
+    with pytest.raises(ConfigurationError, match="should be one of none, vllm"):
+        engine({"backend_framework": "tgi"})

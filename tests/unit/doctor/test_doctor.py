@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from mx_artifacts.bulk.library import Absence
+from mx_artifacts.core.identity import BackendFramework
 from mx_artifacts.doctor import network, roots, tools
 from mx_artifacts.doctor.base import Check, Level
 from mx_artifacts.errors import ExitCode
@@ -25,7 +26,7 @@ TRITON, CUTE, FLASHINFER = map(get_kind, ("triton", "cute_dsl", "flashinfer"))
 
 def root_of(path: Path, kind: str = "triton") -> list[Check]:
     chosen = get_kind(kind)
-    return roots.check_root(chosen, chosen.roots[0], path, {})
+    return roots.check_root(chosen, chosen.roots[0], path, {}, BackendFramework.UNKNOWN)
 
 
 def bad(checks: list[Check]) -> Check:
@@ -67,7 +68,7 @@ def test_a_home_that_nothing_tells(monkeypatch: pytest.MonkeyPatch) -> None:
         raise KeyError(uid)
 
     monkeypatch.setattr(pwd, "getpwuid", unknown)
-    (check,) = roots.check_root(TRITON, TRITON.roots[0], None, {})
+    (check,) = roots.check_root(TRITON, TRITON.roots[0], None, {}, BackendFramework.UNKNOWN)
     assert (check.level, check.exit_code) == (Level.FAIL, ExitCode.USAGE)
     assert tools.check_user({}).level is Level.FAIL
     assert tools.check_user({"HOME": "/tmp"}).level is Level.WARN

@@ -13,8 +13,8 @@ from mx_artifacts.core.compatibility import identity_differences
 from mx_artifacts.core.identity import compute_mx_source_id
 from mx_artifacts.errors import ConfigurationError
 from mx_artifacts.identity.identify import probe_identity
-from mx_artifacts.identity.probes import NAME_OF_FRAMEWORK
 from mx_artifacts.kinds.base import ABSENT, SIZES
+from mx_artifacts.kinds.engines import ENGINE_NAMES
 from mx_artifacts.kinds.registry import all_kinds, get_kind
 from mx_artifacts.node.installed import CannotProbe
 from tests.support.made_up_node import made_up_node
@@ -129,8 +129,8 @@ def test_the_device_that_will_run_counts(kind):
 
 
 def test_engines_never_match_each_other():
-    ids = {source_id("triton", backend_framework=name) for name in NAME_OF_FRAMEWORK.values()}
-    assert len(ids) == len(NAME_OF_FRAMEWORK)
+    ids = {source_id("triton", backend_framework=name) for name in ENGINE_NAMES.values()}
+    assert len(ids) == len(ENGINE_NAMES)
 
 
 # --- kernels for the CPU --------------------------------------------------------------------------

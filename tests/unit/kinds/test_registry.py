@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from mx_artifacts.core.compatibility import same_kind
-from mx_artifacts.core.identity import SourceType, compute_mx_source_id
+from mx_artifacts.core.identity import BackendFramework, SourceType, compute_mx_source_id
 from mx_artifacts.errors import ConfigurationError
 from mx_artifacts.identity.identify import Profile, probe_identity
 from mx_artifacts.kinds import generic, registry
@@ -132,5 +132,5 @@ def test_the_reference_has_no_such_kind() -> None:
 
 def test_a_generic_cache_has_no_usual_place() -> None:
     with pytest.raises(ConfigurationError, match="no usual place"):
-        get_kind("generic").roots[0].locate({"HOME": "/h"})
+        get_kind("generic").roots[0].locate({"HOME": "/h"}, BackendFramework.UNKNOWN)
     assert generic.KIND not in all_kinds()  # `--kind all` cannot mean it

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from mx_artifacts.core.identity import BackendFramework
 from mx_artifacts.errors import ConfigurationError
-from mx_artifacts.kinds import root_rules
-from mx_artifacts.kinds.inductor import kind as inductor
+from mx_artifacts.kinds import engines, root_rules
 from mx_artifacts.kinds.registry import get_kind
 
 # Each line adds what wins over the lines above it: (variable and value, root, what decided).
@@ -77,9 +77,14 @@ PRECEDENCE = {
 }
 
 
-def locate(kind: str, env: dict[str, str], name: str = "") -> tuple[str, str]:
+def locate(
+    kind: str,
+    env: dict[str, str],
+    name: str = "",
+    engine: BackendFramework = BackendFramework.UNKNOWN,
+) -> tuple[str, str]:
     rule = next(rule for rule in get_kind(kind).roots if rule.name == name)
-    path, decided = rule.locate(env)
+    path, decided = rule.locate(env, engine)
     return str(path), decided
 
 
@@ -109,19 +114,94 @@ def test_paths_are_absolute_and_normal(tmp_path, monkeypatch):
     )
 
 
-def test_where_vllm_is_installed_its_default_wins_over_inductors(monkeypatch):
-    monkeypatch.setattr(inductor, "is_installed", lambda name: name == "vllm")
-    default, why = "/h/.cache/vllm/torch_compile_cache", "as vLLM is installed"
-    env = {"HOME": "/h", "USER": "me"}
-    found = default, f"default ~/.cache/vllm/torch_compile_cache, {why}"
-    assert locate("inductor", env) == found
-    # As vLLM sets it in its own process.
-    inside = {"TORCHINDUCTOR_CACHE_DIR": f"{default}/torch_aot_compile/5f2c/inductor_cache"}
-    assert locate("inductor", env | inside) == found
-    assert locate("inductor", env | {"TORCHINDUCTOR_CACHE_DIR": "/ic"})[0] == "/ic"
-    env["XDG_CACHE_HOME"] = "/x"
-    assert locate("inductor", env) == ("/x/vllm/torch_compile_cache", f"XDG_CACHE_HOME, {why}")
-    assert locate("inductor", env | {"VLLM_CACHE_ROOT": "/v"})[1] == "VLLM_CACHE_ROOT"
+# As PRECEDENCE, for a named engine: no variable of another engine counts (wire facts, "Roots").
+VLLM, SGLANG = BackendFramework.VLLM, BackendFramework.SGLANG
+OF_ENGINE = {
+    (VLLM, "inductor", ""): [
+        (
+            {"HOME": "/h", "USER": "me", "TORCHINDUCTOR_CACHE_DIR": "/ic"},
+            "/h/.cache/vllm/torch_compile_cache",
+            "default ~/.cache/vllm/torch_compile_cache",
+        ),
+        ({"XDG_CACHE_HOME": "/x"}, "/x/vllm/torch_compile_cache", "XDG_CACHE_HOME"),
+        ({"VLLM_CACHE_ROOT": "/v"}, "/v/torch_compile_cache", "VLLM_CACHE_ROOT"),
+    ],
+    (SGLANG, "inductor", ""): [
+        (
+            {"HOME": "/h", "USER": "me", "VLLM_CACHE_ROOT": "/v"},
+            "/tmp/torchinductor_me",
+            "default $TMPDIR/torchinductor_me",
+        ),
+        ({"TORCHINDUCTOR_CACHE_DIR": "/ic"}, "/ic", "TORCHINDUCTOR_CACHE_DIR"),
+    ],
+    (VLLM, "deep_gemm", ""): [
+        (
+            {"HOME": "/h", "SGLANG_DG_CACHE_DIR": "/s"},
+            "/h/.cache/vllm/deep_gemm",
+            "default ~/.cache/vllm/deep_gemm",
+        ),
+        ({"VLLM_CACHE_ROOT": "/v"}, "/v/deep_gemm", "VLLM_CACHE_ROOT"),
+        ({"DG_JIT_CACHE_DIR": "/dg"}, "/dg", "DG_JIT_CACHE_DIR"),
+    ],
+    (SGLANG, "deep_gemm", ""): [
+        (
+            # SGLang sets DG_JIT_CACHE_DIR itself, whatever it was.
+            {"HOME": "/h", "VLLM_CACHE_ROOT": "/v", "DG_JIT_CACHE_DIR": "/dg"},
+            "/h/.cache/deep_gemm",
+            "default ~/.cache/deep_gemm",
+        ),
+        ({"SGLANG_DG_CACHE_DIR": "/s"}, "/s", "SGLANG_DG_CACHE_DIR"),
+    ],
+    (VLLM, "flashinfer", "autotune"): [
+        (
+            {"HOME": "/h", "SGLANG_CACHE_DIR": "/s"},
+            "/h/.cache/vllm/flashinfer_autotune_cache",
+            "default ~/.cache/vllm/flashinfer_autotune_cache",
+        ),
+        ({"VLLM_CACHE_ROOT": "/v"}, "/v/flashinfer_autotune_cache", "VLLM_CACHE_ROOT"),
+    ],
+    (SGLANG, "flashinfer", "autotune"): [
+        (
+            {
+                "HOME": "/h",
+                "VLLM_CACHE_ROOT": "/v",
+                "VLLM_FLASHINFER_AUTOTUNE_CACHE_DIR": "/va",
+            },
+            "/h/.cache/sglang/flashinfer/autotune",
+            "default ~/.cache/sglang/flashinfer/autotune",
+        ),
+        ({"SGLANG_CACHE_DIR": "/s"}, "/s/flashinfer/autotune", "SGLANG_CACHE_DIR"),
+    ],
+}
+
+
+@pytest.mark.parametrize(("engine", "kind", "name"), OF_ENGINE)
+def test_roots_follow_the_engine_that_is_named(engine, kind, name):
+    env: dict[str, str] = {}
+    for variables, path, decided in OF_ENGINE[engine, kind, name]:
+        env |= variables
+        assert locate(kind, env, name, engine) == (path, decided)
+
+
+def test_all_other_roots_are_the_same_for_every_engine():
+    for kind, name in PRECEDENCE:
+        if any((kind, name) == of_engine[1:] for of_engine in OF_ENGINE):
+            continue
+        env = dict(item for row in PRECEDENCE[kind, name] for item in row[0].items())
+        assert len({locate(kind, env, name, engine) for engine in BackendFramework}) == 1
+
+
+@pytest.mark.parametrize(
+    ("installed", "engine"),
+    [
+        ([], BackendFramework.UNKNOWN),
+        (["sglang"], SGLANG),
+        (["vllm", "sglang"], BackendFramework.UNKNOWN),
+    ],
+)
+def test_the_engine_here_is_the_only_one_installed(monkeypatch, installed, engine):
+    monkeypatch.setattr(engines, "is_installed", lambda name: name in installed)
+    assert engines.engine_here() is engine
 
 
 def test_temporary_directory_is_that_of_tempfile(tmp_path):

@@ -102,9 +102,9 @@ labels = st.dictionaries(texts, texts, max_size=3)
 identities = st.builds(
     SourceIdentity,
     mx_version=texts,
-    mx_source_type=st.sampled_from(SourceType),
+    mx_source_type=st.sampled_from(SourceType) | st.just(10),
     model_name=texts,
-    backend_framework=st.sampled_from(BackendFramework),
+    backend_framework=st.sampled_from(BackendFramework) | st.just(7),
     tensor_parallel_size=uint32,
     dtype=texts,
     extra_parameters=labels,
@@ -129,6 +129,15 @@ worker_records = st.builds(
     artifact=st.none() | st.builds(ArtifactSummary, texts, uint64, uint32, uint32, uint32),
     source_load=st.none() | st.floats(0, 1),
 )
+
+
+def test_the_small_part_has_the_accelerator_too() -> None:
+    record = WorkerRecord(worker_rank=0, updated_at_ms=T, accelerator="cuda")
+    assert records.overlay(record, b'{"updated_at":1700000000000}').accelerator == "cuda"
+    small = b'{"updated_at":1700000000000,"accelerator":"xpu"}'
+    assert records.overlay(record, small).accelerator == "xpu"
+    older = b'{"updated_at":1,"accelerator":"xpu"}'
+    assert records.overlay(record, older).accelerator == "cuda"
 
 
 @given(identities)
@@ -254,7 +263,7 @@ class TestStoredWorker:
         [
             (None, b"2", fields),
             (b"{", b"2", fields),
-            (b'{"mx_source_type":99}', b"2", fields),
+            (b'{"mx_source_type":-1}', b"2", fields),
             (attributes, b"x", fields),
             (attributes, b"2", {**fields, b"status:2": b"x"}),
             (attributes, b"2", {b"2": b"x"}),

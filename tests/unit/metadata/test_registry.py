@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from mx_artifacts.errors import ConfigurationError
-from mx_artifacts.metadata.registry import create_backend
+from mx_artifacts.metadata.registry import backend_url, create_backend
 
 
 @pytest.mark.parametrize(
@@ -21,6 +21,15 @@ from mx_artifacts.metadata.registry import create_backend
 )
 def test_known_urls(url: str, name: str) -> None:
     assert create_backend(url).properties.name == name
+
+
+@pytest.mark.parametrize("name", ["redis", "REDIS", "Redis"])
+def test_a_backends_name_may_be_in_capitals(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("REDIS_URL", "redis://host:6380/2")
+    assert backend_url(name) == "redis://host:6380/2"
+    assert backend_url("MEMORY") == backend_url("Memory:") == "memory:"
+    assert backend_url("Redis://host:1/3") == "redis://host:1/3"
+    assert backend_url("memory://host") == "memory://host"  # which create_backend refuses
 
 
 @pytest.mark.parametrize(

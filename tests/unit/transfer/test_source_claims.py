@@ -114,9 +114,9 @@ def test_other_checksums_are_another_artifact(artifact: SealedArtifact) -> None:
 def test_a_file_checksum_that_its_chunks_do_not_make_is_refused(artifact: SealedArtifact) -> None:
     dishonest = replace(artifact.manifest.files[0], checksum="00000000")
     manifest = replace(artifact.manifest, files=(dishonest, artifact.manifest.files[1]))
-    header = artifact.header(files=manifest.files, artifact_id=manifest.artifact_id())
+    header = artifact.header(files=manifest.files, artifact_id=manifest.artifact_id)
     with pytest.raises(ManifestInvalidError, match="its chunks"):
-        check_tables(header, manifest.chunks, manifest.artifact_id())
+        check_tables(header, manifest.chunks, manifest.artifact_id)
 
 
 @pytest.mark.parametrize("what", ["other chunk", "checksum", "length", "no lease"])

@@ -27,8 +27,8 @@ _U32 = st.integers(0, 2**32 - 1)
 _U64 = st.integers(0, 2**64 - 1)
 _IDENTITIES = st.builds(
     SourceIdentity,
-    mx_version=_TEXT, mx_source_type=st.sampled_from(SourceType), model_name=_TEXT,
-    backend_framework=st.sampled_from(BackendFramework), tensor_parallel_size=_U32,
+    mx_version=_TEXT, mx_source_type=st.sampled_from(SourceType) | st.just(10), model_name=_TEXT,
+    backend_framework=st.sampled_from(BackendFramework) | st.just(7), tensor_parallel_size=_U32,
     pipeline_parallel_size=_U32, expert_parallel_size=_U32, dtype=_TEXT, quantization=_TEXT,
     extra_parameters=st.dictionaries(_TEXT, _TEXT, max_size=3), revision=_TEXT,
     backend_framework_version=_TEXT, torch_version=_TEXT, cuda_version=_TEXT,
@@ -65,6 +65,13 @@ def test_worker_round_trip(
 def test_tensors_of_old_publishers_are_read_from_the_deprecated_field() -> None:
     message = pb.WorkerMetadata(tensors=[pb.TensorDescriptor(name="w", addr=1, size=2)])
     assert convert.worker_from_wire(message).tensors == (TensorDescriptor("w", 1, 2, 0, ""),)
+
+
+def test_a_record_without_an_artifact_has_a_tensor_source() -> None:
+    """As the reference's server gives it, also where there are no tensors (endpoints only)."""
+    message = convert.worker_to_wire(WorkerRecord(metadata_endpoint="node:5555"))
+    assert message.WhichOneof("source_payload") == "tensor_source"
+    assert not message.tensor_source.tensors
 
 
 def test_listing_round_trip_keeps_absence() -> None:
