@@ -1,0 +1,94 @@
+"""Tells whether ninja would build something, as its own code decides it; ninja is not run.
+
+The rules are those of its src/graph.cc, RecomputeOutputDirty and LoadDepsFromLog, for the steps
+that `build_file.py` allows. A step is done again unless: each input exists; its output exists and
+is not older than any input; `.ninja_log` has the output, with the hash of its command and with a
+time that is not before that of any input; and, where its compiler finds inputs, `.ninja_deps` has
+them for a time that is not before the output's.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from functools import lru_cache
+from pathlib import Path
+
+from mx_artifacts.kinds.ninja.build_file import BuildFile, BuildStep
+from mx_artifacts.kinds.ninja.build_log import LogEntry
+from mx_artifacts.kinds.ninja.deps_log import OutputInputs
+from mx_artifacts.kinds.ninja.syntax import shown_path
+
+TimeOf = Callable[[bytes], int]
+"""Returns the modification time [ns] of the file at a path, 0 where there is none."""
+
+
+def pending_work(
+    build: BuildFile,
+    log: Mapping[bytes, LogEntry],
+    deps: Mapping[bytes, OutputInputs],
+    hash_command: Callable[[bytes], int],
+    time_of: TimeOf,
+) -> str:
+    """Say why ninja would build something, or "" when nothing is to be done.
+
+    `log` and `deps` map an output to what `.ninja_log` and `.ninja_deps` say of it last.
+    """
+    time_of = lru_cache(maxsize=None)(time_of)
+    made = {step.output for step in build.steps}
+    for step in build.needed_steps():
+        inputs = step.inputs
+        if step.has_deps:
+            recorded = deps.get(step.output)
+            if recorded is None:
+                return f"deps for {shown_path(step.output)} are missing"
+            if time_of(step.output) > recorded.mtime_ns:
+                return f"stored deps info out of date for {shown_path(step.output)}"
+            if not made.isdisjoint(recorded.inputs):
+                return f"deps of {shown_path(step.output)} name what another step makes"
+            inputs += recorded.inputs
+        reason = _work_of(step, inputs, log.get(step.output), hash_command, time_of)
+        if reason:
+            return reason
+    return ""
+
+
+def _work_of(
+    step: BuildStep,
+    inputs: tuple[bytes, ...],
+    entry: LogEntry | None,
+    hash_command: Callable[[bytes], int],
+    time_of: TimeOf,
+) -> str:
+    output, made_ns = shown_path(step.output), time_of(step.output)
+    if not made_ns:
+        return f"output {output} doesn't exist"
+    if entry is None:
+        return f"command line not found in log for {output}"
+    if hash_command(step.command) != entry.command_hash:
+        return f"command line changed for {output}"
+    for path in inputs:
+        time_ns = time_of(path)
+        if not time_ns:
+            return f"{shown_path(path)} is missing"
+        if made_ns < time_ns:
+            return f"output {output} older than most recent input {shown_path(path)}"
+        if entry.mtime_ns < time_ns:
+            return f"recorded mtime of {output} older than most recent input {shown_path(path)}"
+    return ""
+
+
+def time_below(directory: Path) -> TimeOf:
+    """Return what tells the times of files by their paths, relative ones from `directory`.
+
+    As ninja does it: links are followed, and a time of 0 counts as 1. A path that cannot be looked
+    at counts as absent.
+    """
+
+    def time_of(path: bytes) -> int:
+        try:
+            return max(1, os.stat(os.path.join(os.fsencode(directory), path)).st_mtime_ns)
+        except OSError:
+            return 0
+
+    return time_of
