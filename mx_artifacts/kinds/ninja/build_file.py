@@ -16,13 +16,13 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from mx_artifacts.kinds.foreign_text import shown
 from mx_artifacts.kinds.ninja.syntax import (
     Expander,
     Reference,
     Statement,
     Text,
     UnknownForm,
-    shown,
     statements_of,
     unknown_form,
 )
@@ -114,13 +114,13 @@ class _Parser:
     def _variable(self, statement: Statement) -> None:
         value = self._expander.expand(statement.value, statement.line, self._of_file)
         if statement.name == b"ninja_required_version" and not _REQUIRED_VERSION.fullmatch(value):
-            raise unknown_form(statement.line, f"the required version {shown(value)}")
+            raise unknown_form(statement.line, f"the required version {shown(value)!r}")
         self._variables[statement.name] = value
 
     def _rule(self, statement: Statement) -> None:
         rule = dict(statement.variables)
         if statement.name in self._rules:
-            raise unknown_form(statement.line, f"the rule {shown(statement.name)} again")
+            raise unknown_form(statement.line, f"the rule {shown(statement.name)!r} again")
         if not rule.get(b"command"):
             raise unknown_form(statement.line, "a rule without a command")
         if b"depfile" in rule or b"deps" in rule:
@@ -134,7 +134,7 @@ class _Parser:
         line = statement.line
         rule = self._rules.get(statement.name)
         if rule is None:
-            raise unknown_form(line, f"the unknown rule {shown(statement.name)}")
+            raise unknown_form(line, f"the unknown rule {shown(statement.name)!r}")
         variables: dict[bytes, bytes] = {}
         for name, value in statement.variables:
             variables[name] = self._expander.expand(value, line, self._of_file)
@@ -143,9 +143,9 @@ class _Parser:
         implicit = tuple(self._path(text, line, variables) for text in statement.implicit)
         self._inputs.update(explicit, implicit)
         if output in self._inputs:
-            raise unknown_form(line, f"{shown(output)}, which it or an earlier line has as input")
+            raise unknown_form(line, f"{shown(output)!r}, which it or an earlier line has as input")
         if output in self._steps:
-            raise unknown_form(line, f"the output {shown(output)} again")
+            raise unknown_form(line, f"the output {shown(output)!r} again")
         self._steps[output] = _Step(line, output, explicit, implicit, rule, variables)
 
     def _default(self, statement: Statement) -> None:
@@ -154,7 +154,7 @@ class _Parser:
         for text in statement.inputs:
             path = self._path(text, statement.line, {})
             if path not in self._steps:
-                raise unknown_form(statement.line, f"the default {shown(path)}, which none makes")
+                raise unknown_form(statement.line, f"the default {shown(path)!r}, which none makes")
             self._defaults.append(path)
 
     def _path(self, text: Text, line: int, variables: Mapping[bytes, bytes]) -> bytes:
@@ -162,7 +162,7 @@ class _Parser:
             text, line, lambda name: variables.get(name, self._of_file(name))
         )
         if not is_shortest(path):
-            raise unknown_form(line, f"the path {shown(path)}")
+            raise unknown_form(line, f"the path {shown(path)!r}")
         return path
 
     def _of_file(self, name: bytes) -> bytes:

@@ -8,6 +8,7 @@ from pathlib import Path
 from mx_artifacts.bundle.entry import EntryView
 from mx_artifacts.kinds.base import EntryVerdict
 from mx_artifacts.kinds.existing_entries import fetched_differs
+from mx_artifacts.kinds.foreign_text import shown
 from mx_artifacts.kinds.ninja.build_log import RAPIDHASH_VERSION
 from mx_artifacts.kinds.ninja.module_state import (
     BUILD_FILE,
@@ -17,7 +18,6 @@ from mx_artifacts.kinds.ninja.module_state import (
     rapidhash_function,
 )
 from mx_artifacts.kinds.ninja.program import find_ninja, keeps_log
-from mx_artifacts.kinds.ninja.syntax import shown_path
 
 _FIT = EntryVerdict()
 
@@ -35,7 +35,7 @@ def standing_modules(entry: EntryView, root: Path, fetched: Path | None) -> Entr
         return EntryVerdict(str(error), is_unreadable=isinstance(error.__cause__, OSError))
     if module.built_in not in (None, os.fsencode(root)):
         # ninja looks at the old place then, and may be content with what it finds there.
-        built_in = shown_path(module.built_in or b"")
+        built_in = shown(module.built_in or b"")
         return EntryVerdict(f"it was built in {built_in}, so its engine would build it again")
     ninja = find_ninja()
     if ninja is None:

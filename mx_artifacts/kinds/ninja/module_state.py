@@ -25,6 +25,7 @@ from pathlib import Path
 
 from mx_artifacts.bulk.overwrite import overwrite
 from mx_artifacts.filesystem.regular_file import read_regular_file
+from mx_artifacts.kinds.foreign_text import shown
 from mx_artifacts.kinds.ninja.build_file import BuildFile, parse_build_file
 from mx_artifacts.kinds.ninja.build_log import (
     MAX_LOG_BYTES,
@@ -45,7 +46,7 @@ from mx_artifacts.kinds.ninja.deps_log import (
 )
 from mx_artifacts.kinds.ninja.paths import below, is_plain, move_path, move_paths, paths_in, root_of
 from mx_artifacts.kinds.ninja.pending_work import pending_work, time_below
-from mx_artifacts.kinds.ninja.syntax import MAX_BUILD_FILE_BYTES, UnknownForm, shown_path
+from mx_artifacts.kinds.ninja.syntax import MAX_BUILD_FILE_BYTES, UnknownForm
 
 BUILD_FILE, LOG_FILE, DEPS_FILE = "build.ninja", ".ninja_log", ".ninja_deps"
 STATE_FILES = frozenset({BUILD_FILE, LOG_FILE, DEPS_FILE})
@@ -150,7 +151,7 @@ class NinjaModule:
         for step in self.build.steps:
             entry = log.get(step.output)
             if entry is not None and entry.command_hash != hash_command(step.command):
-                output = shown_path(step.output)
+                output = shown(step.output)
                 raise NotCurrent(f"{output} was built by another command than {BUILD_FILE} has")
 
     def work_in_root(self, hash_command: HashCommand) -> str:
@@ -219,9 +220,9 @@ class NinjaModule:
         for path in made:
             output = Path(os.path.normpath(self._here(path)))
             if self.directory not in output.parents:
-                raise NotCurrent(f"its output {shown_path(path)} lies outside its directory")
+                raise NotCurrent(f"its output {shown(path)} lies outside its directory")
             if output.name in STATE_FILES:
-                raise NotCurrent(f"its output {shown_path(path)} is a file of ninja's own")
+                raise NotCurrent(f"its output {shown(path)} is a file of ninja's own")
 
     def _here(self, path: bytes) -> Path:
         """Return where a path, as the module's files have it, is on this node while staged."""
@@ -248,7 +249,7 @@ class NinjaModule:
                 times.append(self._time_of_input(path))
                 if not times[-1]:
                     raise NotCurrent(
-                        f"{shown_path(path)}, which it was compiled from, is not on this node: "
+                        f"{shown(path)}, which it was compiled from, is not on this node: "
                         "it comes from another compile environment"
                     )
         return max(times)
@@ -264,7 +265,7 @@ class NinjaModule:
 
     def _newest_of(self, path: bytes) -> int:
         if b".." in path.split(b"/"):
-            raise NotCurrent(f"its input {shown_path(path)} leads upwards")
+            raise NotCurrent(f"its input {shown(path)} leads upwards")
         here = self._here(path)
         time_ns = _time_of_file(here)
         inside = below(path, self.built_in)
@@ -273,7 +274,7 @@ class NinjaModule:
             there_ns = _time_of_file(there)
             # Made by the engine, or kept by an earlier install; which one wins is not known.
             if there_ns and not cmp(here, there, shallow=False):
-                place = shown_path(os.fsencode(there))
+                place = shown(str(there))
                 raise NotCurrent(f"{place} stands there already and differs from its source")
             return max(time_ns, there_ns)
         return time_ns

@@ -14,10 +14,10 @@ from collections.abc import Callable, Mapping
 from functools import lru_cache
 from pathlib import Path
 
+from mx_artifacts.kinds.foreign_text import shown
 from mx_artifacts.kinds.ninja.build_file import BuildFile, BuildStep
 from mx_artifacts.kinds.ninja.build_log import LogEntry
 from mx_artifacts.kinds.ninja.deps_log import OutputInputs
-from mx_artifacts.kinds.ninja.syntax import shown_path
 
 TimeOf = Callable[[bytes], int]
 """Returns the modification time [ns] of the file at a path, 0 where there is none."""
@@ -41,11 +41,11 @@ def pending_work(
         if step.has_deps:
             recorded = deps.get(step.output)
             if recorded is None:
-                return f"deps for {shown_path(step.output)} are missing"
+                return f"deps for {shown(step.output)} are missing"
             if time_of(step.output) > recorded.mtime_ns:
-                return f"stored deps info out of date for {shown_path(step.output)}"
+                return f"stored deps info out of date for {shown(step.output)}"
             if not made.isdisjoint(recorded.inputs):
-                return f"deps of {shown_path(step.output)} name what another step makes"
+                return f"deps of {shown(step.output)} name what another step makes"
             inputs += recorded.inputs
         reason = _work_of(step, inputs, log.get(step.output), hash_command, time_of)
         if reason:
@@ -60,7 +60,7 @@ def _work_of(
     hash_command: Callable[[bytes], int],
     time_of: TimeOf,
 ) -> str:
-    output, made_ns = shown_path(step.output), time_of(step.output)
+    output, made_ns = shown(step.output), time_of(step.output)
     if not made_ns:
         return f"output {output} doesn't exist"
     if entry is None:
@@ -70,11 +70,11 @@ def _work_of(
     for path in inputs:
         time_ns = time_of(path)
         if not time_ns:
-            return f"{shown_path(path)} is missing"
+            return f"{shown(path)} is missing"
         if made_ns < time_ns:
-            return f"output {output} older than most recent input {shown_path(path)}"
+            return f"output {output} older than most recent input {shown(path)}"
         if entry.mtime_ns < time_ns:
-            return f"recorded mtime of {output} older than most recent input {shown_path(path)}"
+            return f"recorded mtime of {output} older than most recent input {shown(path)}"
     return ""
 
 

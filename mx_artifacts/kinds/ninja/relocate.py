@@ -14,6 +14,7 @@ from pathlib import Path
 
 from mx_artifacts.errors import RelocationError
 from mx_artifacts.kinds.base import FixupReport
+from mx_artifacts.kinds.foreign_text import shown
 from mx_artifacts.kinds.ninja.build_log import RAPIDHASH_VERSION
 from mx_artifacts.kinds.ninja.module_state import (
     STATE_FILES,
@@ -23,7 +24,6 @@ from mx_artifacts.kinds.ninja.module_state import (
     rapidhash_function,
 )
 from mx_artifacts.kinds.ninja.program import find_ninja, keeps_log
-from mx_artifacts.kinds.ninja.syntax import shown_path
 
 
 def relocation_obstacle() -> str:
@@ -80,7 +80,7 @@ def _adapt(module: NinjaModule, obstacle: str) -> str:
         obstacle = f"its .ninja_log is of version {module.log.version}, whose hashes are not known"
     if obstacle:
         if module.built_in not in (None, os.fsencode(module.root)):
-            built_in = shown_path(module.built_in or b"")
+            built_in = shown(module.built_in or b"")
             raise NotCurrent(f"built in {built_in}, here its root is {module.root}: {obstacle}")
         module.write(None)
         return f"not verified: {obstacle}"

@@ -16,6 +16,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from mx_artifacts.kinds.foreign_text import shown
+
 MAX_BUILD_FILE_BYTES = 1 << 20
 """Maximum size of a build file [bytes]. Real ones have 2 to 300 kB."""
 
@@ -39,7 +41,6 @@ rule does not say: `rspfile` at the top of a file gives every command a response
 _RULE_VARIABLES = frozenset((b"command", b"depfile", b"deps"))
 _IN_COMMANDS = frozenset((b"in", b"out"))
 _OTHER_STATEMENTS = frozenset((b"include", b"subninja", b"pool"))
-_MAX_SHOWN_BYTES = 200
 
 _UNEXPECTED_BYTE = re.compile(rb"[\x00-\x09\x0b-\x1f\x7f]")
 _NAME = re.compile(rb"[a-zA-Z0-9_.-]+")
@@ -122,7 +123,7 @@ def _statements(reader: _Reader) -> Iterator[Statement]:
         start, line = reader.position, reader.line()
         keyword = reader.name("a statement")
         if keyword in _OTHER_STATEMENTS:
-            raise reader.unknown(f"the statement {shown(keyword)}", start)
+            raise reader.unknown(f"the statement {shown(keyword)!r}", start)
         if keyword == b"build":
             yield _build(reader, line)
         elif keyword == b"rule":
@@ -162,20 +163,9 @@ def _rule_variables(reader: _Reader) -> tuple[tuple[bytes, Text], ...]:
     variables = []
     for start, key, value in reader.block(_IN_COMMANDS):
         if key not in _RULE_VARIABLES:
-            raise reader.unknown(f"the rule variable {shown(key)}", start)
+            raise reader.unknown(f"the rule variable {shown(key)!r}", start)
         variables.append((key, value))
     return tuple(variables)
-
-
-def shown(foreign: bytes) -> str:
-    """Return the beginning of `foreign` for a message, quoted and escaped."""
-    cut = foreign[:_MAX_SHOWN_BYTES] + (b"..." if len(foreign) > _MAX_SHOWN_BYTES else b"")
-    return ascii(cut.decode("utf-8", "replace"))
-
-
-def shown_path(foreign: bytes) -> str:
-    """Return the beginning of a path for a message, escaped."""
-    return shown(foreign)[1:-1]
 
 
 class _Reader:
@@ -210,19 +200,19 @@ class _Reader:
     def name(self, what: str) -> bytes:
         match = self.take(_NAME)
         if match is None:
-            raise self.unknown(f"{shown(self.peek())} in the place of {what}")
+            raise self.unknown(f"{shown(self.peek())!r} in the place of {what}")
         self.take(_BLANK)
         return match[0]
 
     def literal(self, token: bytes) -> None:
         if self.peek() != token:
-            raise self.unknown(f"{shown(self.peek())} in the place of {shown(token)}")
+            raise self.unknown(f"{shown(self.peek())!r} in the place of {shown(token)!r}")
         self.position += 1
         self.take(_BLANK)
 
     def end_line(self) -> None:
         if not self.take(_EMPTY_LINE):
-            raise self.unknown(f"{shown(self.peek())} in the place of the end of the line")
+            raise self.unknown(f"{shown(self.peek())!r} in the place of the end of the line")
 
     def block(self, own: frozenset[bytes] = frozenset()) -> Iterator[tuple[int, bytes, Text]]:
         """Yield (position, name, value) of each indented line; values may refer to `own`."""
@@ -254,18 +244,18 @@ class _Reader:
             start = self.position
             match = self.take(_DOLLAR)
             if match is None:
-                raise self.unknown(f"the escape {shown(self._content[start : start + 2])}")
+                raise self.unknown(f"the escape {shown(self._content[start : start + 2])!r}")
             if match["plain"]:
                 parts.append(match["plain"])
             elif not match["join"]:
                 name = match["braced"] or match["name"]
                 if name in _NINJAS_OWN and name not in own:
-                    raise self.unknown(f"a reference to {shown(name)}", start)
+                    raise self.unknown(f"a reference to {shown(name)!r}", start)
                 parts.append(Reference(name))
 
     def require_free_name(self, name: bytes, position: int) -> None:
         if name in _NINJAS_OWN:
-            raise self.unknown(f"the variable {shown(name)}", position)
+            raise self.unknown(f"the variable {shown(name)!r}", position)
 
 
 def unknown_form(line: int, what: str) -> UnknownForm:
