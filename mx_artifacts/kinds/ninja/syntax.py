@@ -148,7 +148,9 @@ def _build(reader: _Reader, line: int) -> Statement:
     name = reader.name("the name of a rule")
     inputs: tuple[Text, ...] = tuple(reader.paths())
     implicit: tuple[Text, ...] = ()
-    if reader.peek() == b"|":
+    if not inputs:
+        raise reader.unknown("a build statement without inputs", start)
+    if reader.peek() == b"|" and reader.peek(2) != b"|@":  # which is a token of its own
         reader.literal(b"|")
         implicit = tuple(reader.paths())
     reader.end_line()
@@ -188,8 +190,8 @@ class _Reader:
     def unknown(self, what: str, position: int | None = None) -> UnknownForm:
         return unknown_form(self.line(position), what)
 
-    def peek(self) -> bytes:
-        return self._content[self.position : self.position + 1]
+    def peek(self, count: int = 1) -> bytes:
+        return self._content[self.position : self.position + count]
 
     def take(self, pattern: re.Pattern[bytes]) -> re.Match[bytes] | None:
         match = pattern.match(self._content, self.position)
