@@ -63,7 +63,7 @@ def inputs_by_output(records: Iterable[Record]) -> dict[bytes, OutputInputs]:
         else:
             latest[record.output] = record
     return {
-        paths[output]: OutputInputs(record.mtime_ns, tuple(paths[n] for n in record.inputs))
+        paths[output]: OutputInputs(record.mtime_ns, tuple(map(paths.__getitem__, record.inputs)))
         for output, record in latest.items()
     }
 
@@ -103,7 +103,7 @@ def _cut(content: bytes, position: int) -> tuple[int, bool, bytes]:
 def _path(body: bytes, number: int) -> PathRecord:
     path = body[:-4].rstrip(b"\0")
     padding = len(body) - 4 - len(path)
-    if len(body) < 8 or padding > 3 or b"\0" in path or body[-4:] != _checksum(number):
+    if padding > 3 or len(body) < 8 or b"\0" in path or body[-4:] != _checksum(number):
         raise ValueError(".ninja_deps is damaged: a path record")
     return PathRecord(path)
 
@@ -117,7 +117,7 @@ def _inputs(body: bytes, path_count: int) -> InputsRecord:
         raise ValueError(".ninja_deps is damaged: an inputs record")
     output, mtime_ns = _FIXED.unpack_from(body)
     numbers = struct.unpack(f"={(len(body) - _FIXED.size) // 4}I", body[_FIXED.size :])
-    if any(number >= path_count for number in (output, *numbers)):
+    if max(output, *numbers, 0) >= path_count:
         raise ValueError(".ninja_deps is damaged: a number without path")
     return InputsRecord(output, mtime_ns, numbers)
 

@@ -19,12 +19,11 @@ import os
 import stat
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from filecmp import cmp
 from functools import cached_property
 from pathlib import Path
 
 from mx_artifacts.bulk.overwrite import overwrite
-from mx_artifacts.filesystem.regular_file import read_regular_file
+from mx_artifacts.filesystem.regular_file import have_same_content, read_regular_file
 from mx_artifacts.kinds.foreign_text import shown
 from mx_artifacts.kinds.ninja.build_file import BuildFile, parse_build_file
 from mx_artifacts.kinds.ninja.build_log import (
@@ -224,12 +223,12 @@ class NinjaModule:
             if output.name in STATE_FILES:
                 raise NotCurrent(f"its output {shown(path)} is a file of ninja's own")
 
-    def _here(self, path: bytes) -> Path:
+    def _here(self, path: bytes) -> str:
         """Return where a path, as the module's files have it, is on this node while staged."""
         inside = below(path, self.built_in)
         if inside is not None:
-            return self.staged / os.fsdecode(inside)
-        return self.directory / os.fsdecode(path)  # which an absolute path overrides
+            return os.path.join(self.staged, os.fsdecode(inside))
+        return os.path.join(self.directory, os.fsdecode(path))  # which an absolute path overrides
 
     @cached_property
     def _made(self) -> frozenset[bytes]:
@@ -241,17 +240,18 @@ class NinjaModule:
 
     @cached_property
     def _newest_input_ns(self) -> int:
+        found = [self._recorded[s.output] for s in self.build.steps if s.output in self._recorded]
+        recorded: set[bytes] = set().union(*(each.inputs for each in found))
         times = [1]  # ninja takes 0 for "missing"
-        for step in self.build.steps:
-            times += [self._time_of_input(p) for p in step.inputs if p not in self._made]
-            recorded = self._recorded.get(step.output) if step.has_deps else None
-            for path in recorded.inputs if recorded else ():
-                times.append(self._time_of_input(path))
-                if not times[-1]:
-                    raise NotCurrent(
-                        f"{shown(path)}, which it was compiled from, is not on this node: "
-                        "it comes from another compile environment"
-                    )
+        for path in sorted(recorded):
+            times.append(self._time_of_input(path))
+            if not times[-1]:
+                raise NotCurrent(
+                    f"{shown(path)}, which it was compiled from, is not on this node: "
+                    "it comes from another compile environment"
+                )
+        stated = {path for step in self.build.steps for path in step.inputs} - self._made
+        times += map(self._time_of_input, stated)
         return max(times)
 
     def _time_of_input(self, path: bytes) -> int:
@@ -269,25 +269,24 @@ class NinjaModule:
         here = self._here(path)
         time_ns = _time_of_file(here)
         inside = below(path, self.built_in)
-        if time_ns and inside is not None and self.directory not in here.parents:
-            there = self.root / os.fsdecode(inside)
+        if time_ns and inside is not None and not here.startswith(f"{self.directory}/"):
+            there = os.path.join(self.root, os.fsdecode(inside))
             there_ns = _time_of_file(there)
             # Made by the engine, or kept by an earlier install; which one wins is not known.
-            if there_ns and not cmp(here, there, shallow=False):
-                place = shown(str(there))
-                raise NotCurrent(f"{place} stands there already and differs from its source")
+            if there_ns and not have_same_content(here, there):
+                raise NotCurrent(f"{shown(there)} stands there already and differs from its source")
             return max(time_ns, there_ns)
         return time_ns
 
 
-def _is_file(path: Path) -> bool:
+def _is_file(path: str) -> bool:
     try:
         return stat.S_ISREG(os.stat(path, follow_symlinks=False).st_mode)
     except OSError:
         return False
 
 
-def _time_of_file(path: Path) -> int:
+def _time_of_file(path: str) -> int:
     """Return the mtime [ns] of the regular file at `path`, 0 where there is none."""
     try:
         found = os.stat(path)

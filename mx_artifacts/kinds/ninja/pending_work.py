@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
-from functools import lru_cache
 from pathlib import Path
 
 from mx_artifacts.kinds.foreign_text import shown
@@ -34,7 +33,7 @@ def pending_work(
 
     `log` and `deps` map an output to what `.ninja_log` and `.ninja_deps` say of it last.
     """
-    time_of = lru_cache(maxsize=None)(time_of)
+    time_of = _Times(time_of).__getitem__
     made = {step.output for step in build.steps}
     for step in build.needed_steps():
         inputs = step.inputs
@@ -53,6 +52,18 @@ def pending_work(
     return ""
 
 
+class _Times(dict[bytes, int]):
+    """Times by path, each asked for once: a header is an input of every object."""
+
+    def __init__(self, time_of: TimeOf) -> None:
+        super().__init__()
+        self._time_of = time_of
+
+    def __missing__(self, path: bytes) -> int:
+        self[path] = time_ns = self._time_of(path)
+        return time_ns
+
+
 def _work_of(
     step: BuildStep,
     inputs: tuple[bytes, ...],
@@ -67,8 +78,10 @@ def _work_of(
         return f"command line not found in log for {output}"
     if hash_command(step.command) != entry.command_hash:
         return f"command line changed for {output}"
-    for path in inputs:
-        time_ns = time_of(path)
+    times = list(map(time_of, inputs))
+    if min(times) and max(times) <= min(made_ns, entry.mtime_ns):
+        return ""
+    for path, time_ns in zip(inputs, times, strict=True):
         if not time_ns:
             return f"{shown(path)} is missing"
         if made_ns < time_ns:
@@ -85,9 +98,11 @@ def time_below(directory: Path) -> TimeOf:
     at counts as absent.
     """
 
+    above = os.fsencode(directory) + b"/"
+
     def time_of(path: bytes) -> int:
         try:
-            return max(1, os.stat(os.path.join(os.fsencode(directory), path)).st_mtime_ns)
+            return os.stat(path if path[:1] == b"/" else above + path).st_mtime_ns or 1
         except OSError:
             return 0
 
