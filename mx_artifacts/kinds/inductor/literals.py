@@ -17,6 +17,9 @@ MAX_LITERAL_BYTES = 8 << 20
 MAX_STRINGS = 200_000
 """Maximum number of strings in an index. vLLM's largest have some ten thousand."""
 
+MAX_TOKENS = 1_000_000
+"""Maximum number of brackets, commas, colons and values. vLLM's largest have some 200,000."""
+
 MAX_DEPTH = 32
 """Maximum depth of containers in containers. vLLM's have below ten."""
 
@@ -52,7 +55,7 @@ def strings_of(text: str) -> list[LiteralString]:
         raise ValueError("an index is too long, or has characters that none has")
     form, position, kind = _Form(), 0, ""
     strings: list[LiteralString] = []
-    while True:
+    for _ in range(MAX_TOKENS):
         token, before = _TOKEN.match(text, position), kind
         if token is None or token.lastgroup is None:
             raise ValueError(f"no literal from character {position} on")
@@ -74,6 +77,7 @@ def strings_of(text: str) -> list[LiteralString]:
         if len(strings) >= MAX_STRINGS:
             raise ValueError(f"an index has more than {MAX_STRINGS} strings")
         strings.append(LiteralString(value, start, position, is_key))
+    raise ValueError(f"an index has more than {MAX_TOKENS} tokens")
 
 
 class _Container:

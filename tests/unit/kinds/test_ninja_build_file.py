@@ -6,10 +6,12 @@ import tempfile
 import time
 import tracemalloc
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tvm_ffi.cpp import extension
 
 from mx_artifacts.kinds.ninja.build_file import BuildFile, parse_build_file, shell_quoted
 from mx_artifacts.kinds.ninja.syntax import MAX_TEXT_BYTES, UnknownForm
@@ -119,6 +121,7 @@ def commands(build: BuildFile) -> dict[bytes, bytes]:
     return {step.output: step.command for step in build.steps}
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("content", [TVM_FFI, FLASHINFER], ids=["tvm_ffi", "flashinfer"])
 def test_what_the_tools_write_is_read_as_ninja_reads_it(content: bytes, tmp_path: Path) -> None:
     (tmp_path / "build.ninja").write_bytes(content)
@@ -137,6 +140,16 @@ def test_steps_have_their_inputs() -> None:
 def test_what_the_default_does_not_need_is_not_looked_at() -> None:
     text = b"rule r\n  command = c\nbuild a: r i\nbuild b: r a\nbuild c: r a\ndefault b\n"
     assert [s.output for s in parse_build_file(text).needed_steps()] == [b"a", b"b"]
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("more", [{}, {"embed_cubin": {"k": b"", "l": b""}}, {"output": "m.o"}])
+def test_what_the_installed_tvm_ffi_writes(more: dict[str, Any], tmp_path: Path) -> None:
+    text = extension._generate_ninja_build(
+        "m", ["-DX=$$y"], [], ["-lz"], ["/a:b"], ["/r/a.cpp", "/r/b:c.cc", "/r/c.c"], **more
+    )
+    (tmp_path / "build.ninja").write_text(text)
+    assert commands(parse_build_file(text.encode())) == ninja_commands(tmp_path)
 
 
 # --- any file of the form ------------------------------------------------------------------------
@@ -193,6 +206,7 @@ def build_files(draw: st.DrawFn) -> str:
     return "\n".join([*lines, ""])
 
 
+@pytest.mark.process
 @settings(max_examples=150, deadline=None)
 @given(build_files())
 def test_commands_are_those_of_ninja(text: str) -> None:
@@ -215,6 +229,7 @@ def test_files_of_the_form_are_mostly_read(text: str) -> None:
     assert not fault or any(each in fault for each in known)
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("path", [b"a/b.o", b"/a=b", b"it's", b"a b", "é".encode(), b"a@b", b"-"])
 def test_paths_are_quoted_as_ninja_does(path: bytes, tmp_path: Path) -> None:
     spelled = path.replace(b" ", b"$ ")
@@ -225,6 +240,7 @@ def test_paths_are_quoted_as_ninja_does(path: bytes, tmp_path: Path) -> None:
     assert commands(parse_build_file(text)) == {b"x" + path: command}
 
 
+@pytest.mark.process
 @settings(max_examples=400, deadline=None)
 @given(st.binary(max_size=60) | st.text(alphabet="build rule=:|$\n inout{}#a", max_size=60))
 def test_any_bytes_are_a_build_file_or_refused(noise: bytes | str) -> None:

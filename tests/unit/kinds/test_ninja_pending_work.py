@@ -94,6 +94,8 @@ class State:
         return LogEntry(1, 2, self.logged[path] * SECOND_NS, path, hashed)
 
 
+pytestmark = pytest.mark.process
+
 CURRENT = State(
     dict.fromkeys((*OUTPUTS, *INPUTS), 5),
     dict.fromkeys(OUTPUTS, 5),
