@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import fcntl
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from functools import cached_property
 from hashlib import sha256
 from typing import NamedTuple, Protocol
 
@@ -64,6 +65,15 @@ class EntryView:
         """Since any of its files changed, a rename included; infinite where that is unknown."""
         self._content = content
         self._root = root
+
+    @cached_property
+    def names_by_directory(self) -> Mapping[str, Sequence[str]]:
+        """The names of the files directly in each directory, sorted."""
+        names: dict[str, list[str]] = {}
+        for path in sorted(self.files):
+            directory, _, name = path.rpartition("/")
+            names.setdefault(directory, []).append(name)
+        return names
 
     def read(self, path: str, count: int = MAX_READ_BYTES, offset: int = 0) -> bytes:
         """Return up to `count` bytes of the file `path`, from `offset` on.

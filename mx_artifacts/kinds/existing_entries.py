@@ -7,7 +7,9 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
+from mx_artifacts.bundle.entry import MAX_READ_BYTES
 from mx_artifacts.bundle.existing_entries import view_standing
+from mx_artifacts.filesystem.regular_file import read_regular_file
 from mx_artifacts.kinds.base import CacheKind, EntryVerdict
 
 StandingJudge = Callable[[Path, str, "Path | None"], EntryVerdict]
@@ -52,7 +54,11 @@ def _lack(entry: str, fetched: Path | None) -> str | None:
 
 
 def fetched_differs(entry_path: str, root: Path, fetched: Path | None) -> bool:
-    """Tell whether the file at `entry_path` is in both trees, and not the same."""
+    """Tell whether the file at `entry_path` is in both trees, and not known to be the same."""
     if fetched is None or not (fetched / entry_path).is_file():
         return False
-    return (fetched / entry_path).read_bytes() != (root / entry_path).read_bytes()
+    try:
+        theirs = read_regular_file(fetched / entry_path, MAX_READ_BYTES)
+        return theirs != read_regular_file(root / entry_path, MAX_READ_BYTES)
+    except OSError:
+        return True

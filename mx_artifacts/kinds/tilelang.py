@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from mx_artifacts.bundle.rules import PackRules
 from mx_artifacts.core.identity import SourceType
 from mx_artifacts.kinds.base import NEVER_PACKED, CacheKind, FixupReport, RootRule
 from mx_artifacts.kinds.entry_checks import binary_fault, empty_fault, names_in, read_json
+from mx_artifacts.kinds.foreign_text import shown
 from mx_artifacts.kinds.root_rules import below_home, first_of, from_variable
 
 _SHELVES = frozenset({"kernels", "autotuner", "cuda-binaries"})
@@ -65,7 +67,7 @@ def _promise_fault(entry: EntryView) -> str | None:
 def _content_fault(entry: EntryView, name: str, meta: Mapping[str, Any]) -> str | None:
     path = f"{entry.path}/{name}"
     if path not in entry.files:
-        return f"{name} is missing"
+        return f"{shown(name)} is missing"
     if entry.files[path].size != meta["size"]:
         return f"{name} is not as long as its manifest says"
     return None if entry.sha256(path) == meta["sha256"] else f"{name} is damaged (SHA-256)"
@@ -77,7 +79,8 @@ def make_staging_directories(staged: Path, root: Path) -> FixupReport:
     In a cache that another user owns it may not, and then does not start.
     """
     for kernels in staged.glob("*/*/kernels"):
-        (kernels.parent / _STAGING).mkdir(exist_ok=True)
+        with suppress(FileExistsError):  # a file of that name is TileLang's to complain of
+            (kernels.parent / _STAGING).mkdir()
     return FixupReport()
 
 

@@ -21,11 +21,11 @@ from mx_artifacts.install.base import ArtifactOrigin, RootInstall, RootReport
 from mx_artifacts.kinds.base import EntryVerdict
 from mx_artifacts.kinds.existing_entries import standing_judge
 from mx_artifacts.kinds.ninja import existing_modules, relocate
-from mx_artifacts.kinds.ninja.program import find_ninja, pending_work
 from mx_artifacts.kinds.registry import get_kind
 from mx_artifacts.node.environment import environment
 from mx_artifacts.runtime.clock import SYSTEM_CLOCK
 from tests.support.install_cases import install_roots
+from tests.support.ninja_program import ninja_work
 from tests.support.packing import pack_to_file
 
 FLASHINFER = get_kind("flashinfer")
@@ -117,9 +117,7 @@ def move(
 
 
 def work_at(root: Path) -> str:
-    program = find_ninja()
-    assert program is not None
-    return pending_work(program, root / MODULE)
+    return ninja_work(root / MODULE)
 
 
 def header_of(root: Path) -> Path:
@@ -218,8 +216,8 @@ def test_another_source_in_the_target(root: Path) -> None:
         (".ninja_deps", None, ".ninja_deps is missing"),
         (".ninja_log", b"# ninja log v7\n1\t2", ".ninja_log is damaged"),
         (".ninja_deps", b"# ninjadeps\n\3\0\0\0", ".ninja_deps is damaged"),
-        ("build.ninja", b"include /etc/passwd\n", "refers to other build files"),
-        ("build.ninja", b"build\n", "error: build.ninja:1: expected path"),
+        ("build.ninja", b"include /etc/passwd\n", "line 1 has the statement 'include'"),
+        ("build.ninja", b"build\n", "line 1 has a build statement with 0 outputs"),
         ("norm_norm.o", None, "ninja would build it again"),
         ("norm.so", None, "ninja would build it again"),
     ],

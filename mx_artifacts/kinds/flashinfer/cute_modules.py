@@ -13,11 +13,18 @@ import shutil
 from pathlib import Path
 
 from mx_artifacts.bundle.entry import EntryView
+from mx_artifacts.filesystem.regular_file import read_regular_file
 from mx_artifacts.kinds.base import FixupReport
 from mx_artifacts.kinds.entry_checks import empty_fault, names_in
+from mx_artifacts.kinds.foreign_text import shown
 
 _SUFFIX = "_cute_dsl"
 _META = "meta.json"
+
+MAX_META_BYTES = 64 * 1024
+"""Maximum size of a meta.json [bytes]. Real ones have three short strings."""
+
+_MAX_NAMES = 3
 
 
 def is_cute_module(name: str) -> bool:
@@ -61,12 +68,13 @@ def _difference(meta: Path, there: Path) -> str:
             f"has no {_META}, so nobody knows what its kernels are" if any(there.iterdir()) else ""
         )
     names = [name for name in sorted({*ours, *theirs}) if ours.get(name) != theirs.get(name)]
-    return f"was compiled with another {', '.join(names)}" if names else ""
+    listed = ", ".join(map(shown, names[:_MAX_NAMES]))
+    return f"was compiled with another {listed}" if names else ""
 
 
 def _read(meta: Path) -> dict[str, object]:
     try:
-        content = json.loads(meta.read_bytes())
-    except (OSError, ValueError):
+        content = json.loads(read_regular_file(meta, MAX_META_BYTES))
+    except (OSError, ValueError, RecursionError):
         return {}
     return content if isinstance(content, dict) else {}

@@ -18,6 +18,7 @@ from mx_artifacts.bundle.entry import EntryView
 from mx_artifacts.bundle.rules import PackRules
 from mx_artifacts.core.identity import BackendFramework, SourceType
 from mx_artifacts.kinds.base import NEVER_PACKED, CacheKind, EntryVerdict, RootRule
+from mx_artifacts.kinds.foreign_text import shown
 from mx_artifacts.kinds.inductor.checks import fault_of
 from mx_artifacts.kinds.inductor.vllm_hash_directories import hash_directory_of, rank_sets
 from mx_artifacts.kinds.inductor.vllm_indexes import (
@@ -74,7 +75,7 @@ def standing(entry: EntryView, root: Path, fetched: Path | None) -> EntryVerdict
         path = path_elsewhere(entry, root)
         if path:
             return EntryVerdict(
-                doubt=f"not verified: its index names {path}, which vLLM before 0.33 reads"
+                doubt=f"not verified: its index names {shown(path)}, which vLLM before 0.33 reads"
             )
     return verdict
 

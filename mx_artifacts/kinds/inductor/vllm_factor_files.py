@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from mx_artifacts.errors import ConfigurationError
+from mx_artifacts.filesystem.regular_file import read_regular_file
 from mx_artifacts.kinds.inductor.vllm_factors import (
     FACTORS_FILE,
     MAX_FACTORS_BYTES,
@@ -46,14 +47,13 @@ def compare_factor_files(ours: Path, theirs: Path) -> dict[str, tuple[str, str]]
 def _factors(path: Path) -> dict[str, str]:
     try:
         file = _file_at(path)
-        if file.stat().st_size > MAX_FACTORS_BYTES:
-            raise ConfigurationError(f"{file} is too large for vLLM's factors")
-        document = json.loads(file.read_bytes())
+        document = json.loads(read_regular_file(file, MAX_FACTORS_BYTES))
+        factors = flat_factors(document)
     except (OSError, ValueError, RecursionError) as error:
         raise ConfigurationError(f"{path} cannot be read: {error}") from error
     if not isinstance(document, dict):
         raise ConfigurationError(f"{file} holds no JSON object")
-    return flat_factors(document)
+    return factors
 
 
 def _file_at(path: Path) -> Path:
@@ -78,6 +78,5 @@ def _unlike(files: Iterable[Path]) -> list[Path]:
     """Return the first of each set of equal files."""
     first: dict[bytes, Path] = {}
     for file in files:
-        with file.open("rb") as opened:
-            first.setdefault(opened.read(MAX_FACTORS_BYTES), file)
+        first.setdefault(read_regular_file(file, MAX_FACTORS_BYTES), file)
     return list(first.values())

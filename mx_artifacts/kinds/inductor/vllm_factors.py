@@ -6,8 +6,16 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
+from mx_artifacts.filesystem.regular_file import read_regular_file
+
 FACTORS_FILE = "cache_key_factors.json"
-MAX_FACTORS_BYTES = 4 * 1024 * 1024
+
+MAX_FACTORS_BYTES = 1 << 20
+"""Maximum size of the file [bytes]. Real ones have some ten kilobytes."""
+
+MAX_FLAT_CHARACTERS = 8 << 20
+"""Maximum length of all factors, each with its whole path [characters]."""
+
 _ABSENT = "not there"
 
 
@@ -19,8 +27,7 @@ def factors_below(directories: Iterable[Path]) -> dict[str, str]:
     for directory in directories:
         for path in sorted(directory.rglob(FACTORS_FILE)):
             try:
-                if path.stat().st_size <= MAX_FACTORS_BYTES:
-                    return flat_factors(json.loads(path.read_bytes()))
+                return flat_factors(json.loads(read_regular_file(path, MAX_FACTORS_BYTES)))
             except (OSError, ValueError, RecursionError):
                 continue  # plainly written by vLLM, so it may be half there
     return {}
@@ -47,8 +54,20 @@ def differing(ours: Mapping[str, str], theirs: Mapping[str, str]) -> dict[str, t
 
 
 def flat_factors(document: object) -> dict[str, str]:
-    """Return the leaves of the JSON document by their path, such as `env.VLLM_X`."""
-    return dict(_flat("", document))
+    """Return the leaves of the JSON document by their path, such as `env.VLLM_X`.
+
+    Raises:
+        ValueError: with their paths they become too long.
+        RecursionError: the document is nested too deep.
+    """
+    factors: dict[str, str] = {}
+    left = MAX_FLAT_CHARACTERS
+    for path, value in _flat("", document):
+        left -= len(path) + len(value)
+        if left < 0:
+            raise ValueError(f"the factors have more than {MAX_FLAT_CHARACTERS} characters")
+        factors[path] = value
+    return factors
 
 
 def _flat(prefix: str, value: object) -> Iterator[tuple[str, str]]:

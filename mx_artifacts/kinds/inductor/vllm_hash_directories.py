@@ -9,20 +9,22 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from typing import Any
 
-from mx_artifacts.bundle.entry import MAX_READ_BYTES, EntryView
+from mx_artifacts.bundle.entry import EntryView
 from mx_artifacts.kinds.base import RankSet
-from mx_artifacts.kinds.inductor.literals import read_literal
+from mx_artifacts.kinds.foreign_text import shown
+from mx_artifacts.kinds.inductor.literals import MAX_LITERAL_BYTES, LiteralString, strings_of
 from mx_artifacts.kinds.inductor.torch_files import artifact_is_damaged, pickle_fault
 
 AOT_DIRECTORY = "torch_aot_compile"
 INDEX_FILE = "vllm_compile_cache.py"
 HASH = re.compile(r"[0-9a-f]{10}")
 
-_RANK = re.compile(r"rank_(\d+)_(\d+)")
+_RANK = re.compile(r"rank_([0-9]{1,6})_([0-9]{1,6})")
 _MODEL = "model"
 _ARTIFACT_PREFIX = "artifact_"
+_MAX_RANKS = 65_536
+"""Maximum number of ranks that one may expect between the lowest and the highest."""
 
 
 def hash_directory_of(path: str) -> str | None:
@@ -58,7 +60,7 @@ def rank_sets(paths: Iterable[str]) -> tuple[RankSet, ...]:
     """Return, for each hash directory, which of its ranks lack what others have.
 
     Compared are the files that a rank's loader begins with. Ranks between the lowest and the
-    highest that are absent count as lacking everything.
+    highest that are absent count as lacking everything, unless that would be very many.
     """
     found: dict[str, dict[tuple[int, int], set[str]]] = {}
     for path in paths:
@@ -80,7 +82,10 @@ def _rank_set(directory: str, ranks: dict[tuple[int, int], set[str]]) -> RankSet
     begin_with = set().union(*ranks.values())
     numbers = [number for number, _ in ranks]
     replicas = {replica for _, replica in ranks}
-    expected = {(n, r) for n in range(min(numbers), max(numbers) + 1) for r in replicas}
+    between = range(min(numbers), max(numbers) + 1)
+    expected = set(ranks)
+    if len(between) * len(replicas) <= _MAX_RANKS:
+        expected |= {(number, replica) for number in between for replica in replicas}
     lacking = {}
     for number, replica in sorted(expected):
         names = begin_with - ranks.get((number, replica), set())
@@ -102,34 +107,29 @@ def _rank_file(directory: str, path: str) -> str | None:
 
 def _index_fault(entry: EntryView, path: str) -> str | None:
     where = path[len(entry.path) + 1 :]
-    if entry.files[path].size > MAX_READ_BYTES:
+    if entry.files[path].size > MAX_LITERAL_BYTES:
         return f"{where} is too long to be checked"
     try:
-        index = read_literal(entry.read(path).decode("utf-8"))
-    except (ValueError, SyntaxError, MemoryError, RecursionError):
+        strings = strings_of(entry.read(path).decode("utf-8"))
+    except ValueError:
         return f"{where} is cut short: vLLM cannot read it"
     prefix = path[: -len(INDEX_FILE)]
     # An artifact saved "unpacked" is a directory.
     present = {p[len(prefix) :].partition("/")[0] for p in entry.files if p.startswith(prefix)}
-    for artifact in artifacts_of(index):
+    for artifact in artifacts_of(strings):
         if artifact not in present:
-            return f"{where} names {artifact}, which is missing"
+            return f"{where} names {shown(artifact)}, which is missing"
         file = entry.files.get(prefix + artifact)
         if file is not None and not file.size:
-            return f"{where} names {artifact}, which is empty"
+            return f"{where} names {shown(artifact)}, which is empty"
         if file is not None and artifact_is_damaged(entry, prefix + artifact):
-            return f"{where} names {artifact}, which is cut short or damaged"
+            return f"{where} names {shown(artifact)}, which is cut short or damaged"
     return None
 
 
-def artifacts_of(value: Any) -> Iterator[str]:
-    """Yield the artifact names anywhere in the index; versions nest them differently."""
-    if isinstance(value, str):
-        if value.startswith(_ARTIFACT_PREFIX) and "/" not in value:
-            yield value
-    elif isinstance(value, dict):
-        for item in value.values():
-            yield from artifacts_of(item)
-    elif isinstance(value, (list, tuple)):
-        for item in value:
-            yield from artifacts_of(item)
+def artifacts_of(strings: Iterable[LiteralString]) -> Iterator[str]:
+    """Yield the artifact names anywhere in an index; versions nest them differently."""
+    for string in strings:
+        name = string.value
+        if name.startswith(_ARTIFACT_PREFIX) and "/" not in name and not string.is_key:
+            yield name

@@ -8,16 +8,21 @@ take what another cache left there. Both are content with the path of where the 
 from __future__ import annotations
 
 import os
-import re
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any
 
 from mx_artifacts.bulk.overwrite import overwrite
-from mx_artifacts.bundle.entry import MAX_READ_BYTES, EntryView
+from mx_artifacts.bundle.entry import EntryView
+from mx_artifacts.filesystem.regular_file import read_regular_file
 from mx_artifacts.kinds.base import FixupReport
-from mx_artifacts.kinds.inductor.literals import read_literal
+from mx_artifacts.kinds.foreign_text import shown
+from mx_artifacts.kinds.inductor.literals import (
+    MAX_LITERAL_BYTES,
+    LiteralString,
+    strings_of,
+    with_strings,
+)
 from mx_artifacts.kinds.inductor.vllm_hash_directories import (
     INDEX_FILE,
     artifacts_of,
@@ -39,29 +44,29 @@ def relocate_vllm_indexes(staged: Path, root: Path) -> FixupReport:
         tree = hash_directory_of(index.relative_to(staged).as_posix())
         if tree is None or not index.is_file():
             continue  # not vLLM's, or removed with another index of its tree
-        text = index.read_bytes()[:MAX_READ_BYTES].decode("utf-8", "replace")
         try:
-            document = read_literal(text)
-        except (ValueError, SyntaxError, MemoryError, RecursionError):
-            document, fault = None, "is damaged: vLLM cannot read it"
+            text = read_regular_file(index, MAX_LITERAL_BYTES).decode("utf-8")
+            strings = strings_of(text)
+        except (OSError, ValueError):
+            text, strings, fault = "", [], "is damaged: vLLM cannot read it"
         else:
             missing = [
-                each for each in artifacts_of(document) if not (index.parent / each).exists()
+                each for each in artifacts_of(strings) if not os.path.exists(index.parent / each)
             ]
-            fault = f"names {missing[0]}, which is missing" if missing else ""
+            fault = f"names {shown(missing[0])}, which is missing" if missing else ""
         if fault:
             shutil.rmtree(staged / tree)
             dropped[tree] = f"{_inside(index, staged / tree)} {fault}"
             continue
-        changes = dict(_changes(document, index, staged, tree, root))
+        changes = dict(_changes(strings, index, staged, tree, root))
         lost = min((old for old, new in changes.items() if not new), default="")
         if lost:
             unverified[tree] = (
-                f"{_inside(index, staged / tree)} names {lost}, which is not part of it"
+                f"{_inside(index, staged / tree)} names {shown(lost)}, which is not part of it"
             )
         moved = {old: new for old, new in changes.items() if new and new != old}
         if moved:
-            overwrite(index, _replaced(text, document, moved).encode("utf-8"))
+            overwrite(index, with_strings(text, strings, moved).encode("utf-8"))
             rewritten += 1
     return FixupReport(rewritten, dropped, unverified)
 
@@ -70,8 +75,8 @@ def path_elsewhere(entry: EntryView, root: Path) -> str:
     """Return a path in an index of `entry`, which stands in `root`, that leads elsewhere, or ""."""
     for path in entry.files:
         if path.rpartition("/")[2] == INDEX_FILE:
-            document = read_literal(entry.read(path).decode("utf-8"))
-            for old, new in _changes(document, root / path, root, entry.path, root):
+            strings = strings_of(entry.read(path).decode("utf-8"))
+            for old, new in _changes(strings, root / path, root, entry.path, root):
                 if old != new:
                     return old
     return ""
@@ -95,42 +100,13 @@ def _inside(index: Path, tree: Path) -> str:
 
 
 def _changes(
-    document: Any, index: Path, staged: Path, tree: str, root: Path
+    strings: Iterable[LiteralString], index: Path, staged: Path, tree: str, root: Path
 ) -> Iterator[tuple[str, str]]:
     """Yield each absolute path in an index, and that of the same file below `root`, if any."""
-    for old in sorted({text for text in _strings(document) if text.startswith("/")}):
+    for old in sorted({each.value for each in strings if each.value.startswith("/")}):
         _, found, rest = old.rpartition(f"/{tree}/")
         candidates = [f"{tree}/{rest}"] if found else []
         candidates.append((index.parent / os.path.basename(old)).relative_to(staged).as_posix())
-        here = next((c for c in candidates if (staged / c).exists() and ".." not in c), None)
+        inside = (path for path in candidates if ".." not in path)
+        here = next((path for path in inside if os.path.exists(staged / path)), None)
         yield old, os.path.join(os.path.abspath(root), here) if here is not None else ""
-
-
-def _strings(value: Any) -> Iterator[str]:
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, Mapping):
-        for pair in value.items():
-            yield from _strings(pair)
-    elif isinstance(value, (list, tuple)):
-        for item in value:
-            yield from _strings(item)
-
-
-def _replaced(text: str, document: Any, changes: Mapping[str, str]) -> str:
-    """Replace the strings in `changes`; every other byte stays, if the text spells them plainly."""
-    spelled = re.compile("|".join(re.escape(repr(old)) for old in changes))
-    by_spelling = {repr(old): repr(new) for old, new in changes.items()}
-    moved = _moved(document, changes)
-    replaced = spelled.sub(lambda match: by_spelling[match.group()], text)
-    return replaced if read_literal(replaced) == moved else repr(moved)
-
-
-def _moved(value: Any, changes: Mapping[str, str]) -> Any:
-    if isinstance(value, str):
-        return changes.get(value, value)
-    if isinstance(value, dict):
-        return {_moved(key, changes): _moved(item, changes) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return type(value)(_moved(item, changes) for item in value)
-    return value

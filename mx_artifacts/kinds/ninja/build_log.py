@@ -12,6 +12,13 @@ import re
 from dataclasses import dataclass
 
 RAPIDHASH_VERSION = 7
+
+MAX_LOG_BYTES = 8 << 20
+"""Maximum size of the file [bytes]. Real ones have below 1 MB."""
+
+MAX_ENTRIES = 100_000
+"""Maximum number of entries. Real files have a few hundred."""
+
 _HEADER = re.compile(rb"# ninja log v(\d{1,4})")
 _LINE = re.compile(rb"(\d{1,10})\t(\d{1,10})\t(\d{1,20})\t([^\t\n]+)\t([0-9a-f]{1,16})")
 
@@ -34,9 +41,15 @@ class NinjaLog:
     version: int
     entries: tuple[LogEntry, ...]
 
+    def by_output(self) -> dict[bytes, LogEntry]:
+        """Return the last entry of each output."""
+        return {entry.output: entry for entry in self.entries}
+
 
 def parse_log(content: bytes) -> NinjaLog:
-    """Read a log. Raises ValueError: it is damaged, or of another format."""
+    """Read a log. Raises ValueError: it is damaged, too long, or of another format."""
+    if len(content) > MAX_LOG_BYTES or content.count(b"\n") > MAX_ENTRIES:
+        raise ValueError(".ninja_log is too long")
     header, *lines = content.split(b"\n")
     found = _HEADER.fullmatch(header)
     if found is None or lines[-1:] != [b""]:

@@ -10,9 +10,17 @@ inputs. Records are appended; the last one of an output counts (ninja's src/deps
 from __future__ import annotations
 
 import struct
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 _HEADER = b"# ninjadeps\n" + struct.pack("=I", 4)
+MAX_DEPS_BYTES = 8 << 20
+"""Maximum size of the file [bytes]: as objects it takes up to ten times that. Real ones have below
+1 MB."""
+
+MAX_RECORDS = 100_000
+"""Maximum number of records. Real files have a few thousand."""
+
 _IS_INPUTS = 1 << 31
 _MAX_RECORD_BYTES = (1 << 19) - 1  # kMaxRecordSize
 _UINT32 = struct.Struct("=I")
@@ -38,13 +46,39 @@ class InputsRecord:
 Record = PathRecord | InputsRecord
 
 
+@dataclass(frozen=True)
+class OutputInputs:
+    """What was recorded last of an output: its mtime [ns since the epoch] and its inputs."""
+
+    mtime_ns: int
+    inputs: tuple[bytes, ...]
+
+
+def inputs_by_output(records: Iterable[Record]) -> dict[bytes, OutputInputs]:
+    """Return what was recorded last of each output, by its path."""
+    paths, latest = [], {}
+    for record in records:
+        if isinstance(record, PathRecord):
+            paths.append(record.path)
+        else:
+            latest[record.output] = record
+    return {
+        paths[output]: OutputInputs(record.mtime_ns, tuple(map(paths.__getitem__, record.inputs)))
+        for output, record in latest.items()
+    }
+
+
 def parse_deps(content: bytes) -> tuple[Record, ...]:
-    """Read a log. Raises ValueError: it is damaged, cut short, or of another version."""
+    """Read a log. Raises ValueError: it is damaged, too long, or of another version."""
+    if len(content) > MAX_DEPS_BYTES:
+        raise ValueError(".ninja_deps is too long")
     if not content.startswith(_HEADER):
         raise ValueError(".ninja_deps is damaged, or not of version 4")
     records: list[Record] = []
     path_count, position = 0, len(_HEADER)
     while position < len(content):
+        if len(records) >= MAX_RECORDS:
+            raise ValueError(f".ninja_deps has more than {MAX_RECORDS} records")
         size, is_inputs, body = _cut(content, position)
         position += 4 + size
         if is_inputs:
@@ -69,7 +103,7 @@ def _cut(content: bytes, position: int) -> tuple[int, bool, bytes]:
 def _path(body: bytes, number: int) -> PathRecord:
     path = body[:-4].rstrip(b"\0")
     padding = len(body) - 4 - len(path)
-    if len(body) < 8 or padding > 3 or b"\0" in path or body[-4:] != _checksum(number):
+    if padding > 3 or len(body) < 8 or b"\0" in path or body[-4:] != _checksum(number):
         raise ValueError(".ninja_deps is damaged: a path record")
     return PathRecord(path)
 
@@ -83,7 +117,7 @@ def _inputs(body: bytes, path_count: int) -> InputsRecord:
         raise ValueError(".ninja_deps is damaged: an inputs record")
     output, mtime_ns = _FIXED.unpack_from(body)
     numbers = struct.unpack(f"={(len(body) - _FIXED.size) // 4}I", body[_FIXED.size :])
-    if any(number >= path_count for number in (output, *numbers)):
+    if max(output, *numbers, 0) >= path_count:
         raise ValueError(".ninja_deps is damaged: a number without path")
     return InputsRecord(output, mtime_ns, numbers)
 

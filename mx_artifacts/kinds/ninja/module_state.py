@@ -7,6 +7,8 @@ its time in `.ninja_deps`. So each output, in all three places, gets the time of
 that this node has, whatever times arrived and whenever its packages were installed. Absolute paths
 below the root that it was built in become the same below the root it goes to.
 
+ninja itself is never shown what was fetched: `pending_work.py` judges by the same rules.
+
 That an input is newer here does not tell that it differs: the artifact's identity has the versions
 of what it belongs to.
 """
@@ -14,46 +16,58 @@ of what it belongs to.
 from __future__ import annotations
 
 import os
-import re
 import stat
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
-from filecmp import cmp
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 
 from mx_artifacts.bulk.overwrite import overwrite
-from mx_artifacts.kinds.ninja.build_log import LogEntry, NinjaLog, format_log, parse_log
+from mx_artifacts.filesystem.regular_file import have_same_content, read_regular_file
+from mx_artifacts.kinds.foreign_text import shown
+from mx_artifacts.kinds.ninja.build_file import BuildFile, parse_build_file
+from mx_artifacts.kinds.ninja.build_log import (
+    MAX_LOG_BYTES,
+    LogEntry,
+    NinjaLog,
+    format_log,
+    parse_log,
+)
 from mx_artifacts.kinds.ninja.deps_log import (
+    MAX_DEPS_BYTES,
     InputsRecord,
+    OutputInputs,
     PathRecord,
     Record,
     format_deps,
+    inputs_by_output,
     parse_deps,
 )
 from mx_artifacts.kinds.ninja.paths import below, is_plain, move_path, move_paths, paths_in, root_of
-from mx_artifacts.kinds.ninja.program import commands_of
+from mx_artifacts.kinds.ninja.pending_work import pending_work, time_below
+from mx_artifacts.kinds.ninja.syntax import MAX_BUILD_FILE_BYTES, UnknownForm
 
 BUILD_FILE, LOG_FILE, DEPS_FILE = "build.ninja", ".ninja_log", ".ninja_deps"
 STATE_FILES = frozenset({BUILD_FILE, LOG_FILE, DEPS_FILE})
-MAX_STATE_BYTES = 64 << 20
-"""Real state files have below 1 MB."""
 
-# What makes ninja read files, or keep its state, elsewhere. Neither tool writes these.
-_ELSEWHERE = re.compile(rb"^\s*(builddir|include|subninja)\b", re.MULTILINE)
+HashCommand = Callable[[bytes], int]
 
 
 class NotCurrent(Exception):
     """The module is not whole, or cannot be made current here; says why."""
 
 
-def rapidhash_function() -> Callable[[bytes], int] | None:
+class NotUnderstood(NotCurrent):
+    """Its build file is not of the form that FlashInfer and TVM-FFI write; says where and what."""
+
+
+def rapidhash_function() -> HashCommand | None:
     """Return ninja's hash of command lines, None where its package is not installed."""
     try:
         from rapidhash import rapidhash  # not on every platform
     except ImportError:
         return None
-    hash_function: Callable[[bytes], int] = rapidhash
+    hash_function: HashCommand = rapidhash
     return hash_function
 
 
@@ -61,17 +75,14 @@ def load_module(directory: Path, staged: Path, root: Path) -> NinjaModule:
     """Read the state of `directory`, a directory below `staged` that is to stand below `root`.
 
     Raises:
-        NotCurrent: it is not whole, damaged, or not of a form that can be adapted.
+        NotCurrent: it is not whole, or damaged.
+        NotUnderstood: its build file has more than we judge.
     """
-    texts = {BUILD_FILE: _read(directory / BUILD_FILE)}
-    texts |= {path.name: _read(path) for path in sorted(directory.glob("*.d")) if path.is_file()}
-    if _ELSEWHERE.search(texts[BUILD_FILE]):
-        raise NotCurrent(f"its {BUILD_FILE} refers to other build files or directories")
+    text = _read(directory / BUILD_FILE, MAX_BUILD_FILE_BYTES)
     try:
-        log = parse_log(_read(directory / LOG_FILE))
-        deps = parse_deps(_read(directory / DEPS_FILE))
-        paths = {path for text in texts.values() for path in paths_in(text)}
-        paths |= {record.path for record in deps if isinstance(record, PathRecord)}
+        log = parse_log(_read(directory / LOG_FILE, MAX_LOG_BYTES))
+        deps = parse_deps(_read(directory / DEPS_FILE, MAX_DEPS_BYTES))
+        paths = paths_in(text) | {r.path for r in deps if isinstance(r, PathRecord)}
         name = os.fsencode(directory.relative_to(staged).as_posix())
         built_in = root_of(name, paths)
     except ValueError as error:
@@ -79,16 +90,28 @@ def load_module(directory: Path, staged: Path, root: Path) -> NinjaModule:
     for place in (staged, root):
         if built_in is not None and not is_plain(os.fsencode(place)):
             raise NotCurrent(f"{place} has characters that ninja's files would have to quote")
-    return NinjaModule(directory, staged, root, built_in, texts, log, deps)
+    module = NinjaModule(directory, staged, root, built_in, text, _parsed(text), log, deps)
+    module.require_outputs_inside()
+    return module
 
 
-def _read(path: Path) -> bytes:
+def _parsed(text: bytes) -> BuildFile:
     try:
-        if path.stat().st_size > MAX_STATE_BYTES:
-            raise NotCurrent(f"{path.name} is too long")
-        return path.read_bytes()
+        return parse_build_file(text)
+    except UnknownForm as error:
+        raise NotUnderstood(
+            f"its {BUILD_FILE} is not of the form that FlashInfer and TVM-FFI write: {error}; "
+            "let its engine build it on this node, or publish one that only they wrote"
+        ) from None
+
+
+def _read(path: Path, max_bytes: int) -> bytes:
+    try:
+        return read_regular_file(path, max_bytes)
     except FileNotFoundError:
         raise NotCurrent(f"{path.name} is missing: it was not built to its end") from None
+    except OSError as error:
+        raise NotCurrent(f"{path.name} cannot be read: {error.strerror}") from error
 
 
 @dataclass(frozen=True)
@@ -99,63 +122,82 @@ class NinjaModule:
         directory: where it is now, below `staged`.
         root: where `staged` will stand.
         built_in: the root that its absolute paths were made for; None: it has none to itself.
-        texts: the build file, and what dependency files there are, by name.
+        text: its build file, and `build` what that says.
     """
 
     directory: Path
     staged: Path
     root: Path
     built_in: bytes | None
-    texts: Mapping[str, bytes]
+    text: bytes
+    build: BuildFile
     log: NinjaLog
     deps: tuple[Record, ...]
+    _input_times: dict[bytes, int] = field(default_factory=dict, compare=False)
 
-    def require_consistent(self, ninja: str) -> None:
-        """Check that the log is of these commands, before `write` is first called.
+    def pending_work(self, hash_command: HashCommand) -> str:
+        """Say why ninja would build something of this module as it is and where it is, or ""."""
+        log, time_of = self.log.by_output(), time_below(self.directory)
+        return pending_work(self.build, log, self._recorded, hash_command, time_of)
+
+    def require_consistent(self, hash_command: HashCommand) -> None:
+        """Check that the log is of the build file's commands.
 
         Raises:
             NotCurrent: it is not, so its source would have built it again too.
-            NinjaFailed: the build file is not valid.
         """
-        hashes = self._hashes(ninja)
-        for entry in {entry.output: entry for entry in self.log.entries}.values():
-            if hashes.get(entry.output, entry.command_hash) != entry.command_hash:
-                output = os.fsdecode(entry.output)
+        log = self.log.by_output()
+        for step in self.build.steps:
+            entry = log.get(step.output)
+            if entry is not None and entry.command_hash != hash_command(step.command):
+                output = shown(step.output)
                 raise NotCurrent(f"{output} was built by another command than {BUILD_FILE} has")
 
-    def write(self, place: Path, ninja: str = "") -> None:
-        """Make the files right for standing below `place` instead of `staged`.
-
-        Without `ninja` the hashes of commands stay, which is right if `place` is `built_in`.
+    def work_in_root(self, hash_command: HashCommand) -> str:
+        """Say why ninja would build something after `write`, where `root` will be, or "".
 
         Raises:
             NotCurrent: an input is missing here, or another one stands in the root.
         """
-        new, time_ns = os.fsencode(place), self._newest_input_ns
-        for name, text in self.texts.items():
-            overwrite(self.directory / name, move_paths(text, self.built_in, new))
-        hashes = self._hashes(ninja) if ninja else {}
-        entries = (self._moved_entry(entry, new, time_ns) for entry in self.log.entries)
-        entries_of_commands = tuple(
-            replace(entry, command_hash=hashes.get(entry.output, entry.command_hash))
-            for entry in entries
-        )
-        log = NinjaLog(self.log.version, entries_of_commands)
-        overwrite(self.directory / LOG_FILE, format_log(log))
+        time_ns = self._newest_input_ns
+        log = {o: replace(entry, mtime_ns=time_ns) for o, entry in self.log.by_output().items()}
+        deps = {o: replace(each, mtime_ns=time_ns) for o, each in self._recorded.items()}
+
+        def time_of(path: bytes) -> int:
+            if path in self._made:
+                return time_ns if _is_file(self._here(path)) else 0
+            return self._time_of_input(path)
+
+        return pending_work(self.build, log, deps, hash_command, time_of)
+
+    def write(self, hash_command: HashCommand | None) -> None:
+        """Make the staged files right for standing below `root`.
+
+        Without `hash_command` the hashes of commands stay, which is right if `root` is `built_in`.
+
+        Raises:
+            NotCurrent: an input is missing here, or another one stands in the root.
+        """
+        new, time_ns = os.fsencode(self.root), self._newest_input_ns
+        text = move_paths(self.text, self.built_in, new)
+        steps = _parsed(text).steps if hash_command else ()
+        hashes = {step.output: hash_command(step.command) for step in steps if hash_command}
+        entries = (self._moved_entry(entry, new, time_ns, hashes) for entry in self.log.entries)
+        log = NinjaLog(self.log.version, tuple(entries))
         deps = tuple(self._moved_record(record, new, time_ns) for record in self.deps)
+        overwrite(self.directory / BUILD_FILE, text)
+        overwrite(self.directory / LOG_FILE, format_log(log))
         overwrite(self.directory / DEPS_FILE, format_deps(deps))
-        for output in self._outputs():
-            if output.exists():
-                os.utime(output, ns=(time_ns, time_ns))
+        for output in map(self._here, self._made):
+            if _is_file(output):
+                os.utime(output, ns=(time_ns, time_ns), follow_symlinks=False)
 
-    def _hashes(self, ninja: str) -> dict[bytes, int]:
-        hash_function = rapidhash_function()
-        assert hash_function is not None, "who has ninja asked made sure of it"
-        commands = commands_of(ninja, self.directory)
-        return {output: hash_function(command) for output, command in commands.items()}
-
-    def _moved_entry(self, entry: LogEntry, new: bytes, time_ns: int) -> LogEntry:
-        return replace(entry, output=move_path(entry.output, self.built_in, new), mtime_ns=time_ns)
+    def _moved_entry(
+        self, entry: LogEntry, new: bytes, time_ns: int, hashes: dict[bytes, int]
+    ) -> LogEntry:
+        output = move_path(entry.output, self.built_in, new)
+        command_hash = hashes.get(output, entry.command_hash)
+        return replace(entry, output=output, mtime_ns=time_ns, command_hash=command_hash)
 
     def _moved_record(self, record: Record, new: bytes, time_ns: int) -> Record:
         if isinstance(record, PathRecord):
@@ -164,64 +206,90 @@ class NinjaModule:
 
     # --- inputs and outputs ----------------------------------------------------------------------
 
-    def _paths(self) -> list[bytes]:
-        """Return the paths of `deps` by number."""
-        return [record.path for record in self.deps if isinstance(record, PathRecord)]
+    def require_outputs_inside(self) -> None:
+        """Check that everything that was or will be built lies in the module's own directory.
 
-    def _recorded_inputs(self) -> set[bytes]:
-        latest = {r.output: r.inputs for r in self.deps if isinstance(r, InputsRecord)}
-        paths = self._paths()
-        return {paths[number] for inputs in latest.values() for number in inputs}
-
-    def _outputs(self) -> Iterator[Path]:
-        paths = self._paths()
-        recorded = {paths[r.output] for r in self.deps if isinstance(r, InputsRecord)}
-        for path in recorded | {entry.output for entry in self.log.entries}:
+        Raises:
+            NotCurrent: something does not, or would replace ninja's own files.
+        """
+        paths = [record.path for record in self.deps if isinstance(record, PathRecord)]
+        made = {paths[r.output] for r in self.deps if isinstance(r, InputsRecord)}
+        made |= {entry.output for entry in self.log.entries}
+        made |= {step.output for step in self.build.steps}
+        for path in made:
             output = Path(os.path.normpath(self._here(path)))
             if self.directory not in output.parents:
-                raise NotCurrent(f"its output {os.fsdecode(path)} lies outside its directory")
-            yield output
+                raise NotCurrent(f"its output {shown(path)} lies outside its directory")
+            if output.name in STATE_FILES:
+                raise NotCurrent(f"its output {shown(path)} is a file of ninja's own")
 
-    def _here(self, path: bytes) -> Path:
+    def _here(self, path: bytes) -> str:
         """Return where a path, as the module's files have it, is on this node while staged."""
         inside = below(path, self.built_in)
         if inside is not None:
-            return self.staged / os.fsdecode(inside)
-        return self.directory / os.fsdecode(path)  # which an absolute path overrides
+            return os.path.join(self.staged, os.fsdecode(inside))
+        return os.path.join(self.directory, os.fsdecode(path))  # which an absolute path overrides
+
+    @cached_property
+    def _made(self) -> frozenset[bytes]:
+        return frozenset(step.output for step in self.build.steps)
+
+    @cached_property
+    def _recorded(self) -> dict[bytes, OutputInputs]:
+        return inputs_by_output(self.deps)
 
     @cached_property
     def _newest_input_ns(self) -> int:
-        outputs = set(self._outputs())
+        found = [self._recorded[s.output] for s in self.build.steps if s.output in self._recorded]
+        recorded: set[bytes] = set().union(*(each.inputs for each in found))
         times = [1]  # ninja takes 0 for "missing"
-        recorded = self._recorded_inputs()
-        mentioned = {path for text in self.texts.values() for path in paths_in(text)}
-        for path in recorded | mentioned:
-            here = self._here(path)
-            if here not in outputs:
-                found = self._times_of(path, here)
-                if path in recorded and not found:
-                    raise NotCurrent(
-                        f"{os.fsdecode(path)}, which it was compiled from, is not on this node: "
-                        "it comes from another compile environment"
-                    )
-                times += found
+        for path in sorted(recorded):
+            times.append(self._time_of_input(path))
+            if not times[-1]:
+                raise NotCurrent(
+                    f"{shown(path)}, which it was compiled from, is not on this node: "
+                    "it comes from another compile environment"
+                )
+        stated = {path for step in self.build.steps for path in step.inputs} - self._made
+        times += map(self._time_of_input, stated)
         return max(times)
 
-    def _times_of(self, path: bytes, here: Path) -> list[int]:
-        """Return the mtimes [ns] of an input: here, and in the root if another one is there."""
-        try:
-            found = here.stat()
-        except (OSError, ValueError):
-            return []
-        if not stat.S_ISREG(found.st_mode):
-            return []
-        times = [found.st_mtime_ns]
+    def _time_of_input(self, path: bytes) -> int:
+        """Return the mtime [ns] of an input, 0 where it is absent.
+
+        Where another one is in the root already, that is the newer of the two.
+        """
+        if path not in self._input_times:
+            self._input_times[path] = self._newest_of(path)
+        return self._input_times[path]
+
+    def _newest_of(self, path: bytes) -> int:
+        if b".." in path.split(b"/"):
+            raise NotCurrent(f"its input {shown(path)} leads upwards")
+        here = self._here(path)
+        time_ns = _time_of_file(here)
         inside = below(path, self.built_in)
-        if inside is not None and self.directory not in here.parents:
-            there = self.root / os.fsdecode(inside)
-            if there.is_file():
-                # Made by the engine, or kept by an earlier install; which one wins is not known.
-                if not cmp(here, there, shallow=False):
-                    raise NotCurrent(f"{there} stands there already and differs from its source")
-                times.append(there.stat().st_mtime_ns)
-        return times
+        if time_ns and inside is not None and not here.startswith(f"{self.directory}/"):
+            there = os.path.join(self.root, os.fsdecode(inside))
+            there_ns = _time_of_file(there)
+            # Made by the engine, or kept by an earlier install; which one wins is not known.
+            if there_ns and not have_same_content(here, there):
+                raise NotCurrent(f"{shown(there)} stands there already and differs from its source")
+            return max(time_ns, there_ns)
+        return time_ns
+
+
+def _is_file(path: str) -> bool:
+    try:
+        return stat.S_ISREG(os.stat(path, follow_symlinks=False).st_mode)
+    except OSError:
+        return False
+
+
+def _time_of_file(path: str) -> int:
+    """Return the mtime [ns] of the regular file at `path`, 0 where there is none."""
+    try:
+        found = os.stat(path)
+    except (OSError, ValueError):
+        return 0
+    return max(1, found.st_mtime_ns) if stat.S_ISREG(found.st_mode) else 0

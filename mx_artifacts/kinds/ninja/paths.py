@@ -8,6 +8,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
+from mx_artifacts.kinds.foreign_text import shown
+
 _PLAIN = re.compile(rb"/[^\s$:|'\"\\]*")
 # What may stand before an absolute path: nothing, a separator, or the letter of -I, -L, -B or -F.
 _STARTS = rb"(?:(?<![^\s=:,'\"|@])|(?<=-[ILBF]))"
@@ -35,7 +37,7 @@ def root_of(module: bytes, paths: Iterable[bytes]) -> bytes | None:
     ends = ((path, (path + b"/").rfind(inside)) for path in paths)
     roots = {path[:end] for path, end in ends if end > 0}
     if len(roots) > 1:
-        listed = ", ".join(sorted(root.decode(errors="replace") for root in roots))
+        listed = ", ".join(sorted(shown(root) for root in roots))
         raise ValueError(f"it refers to itself in several places: {listed}")
     return next(iter(roots), None)
 

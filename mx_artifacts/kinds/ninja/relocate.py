@@ -1,9 +1,9 @@
 """The fix-up of caches that ninja built: FlashInfer's and TVM-FFI's modules.
 
-Each directory with ninja's state in it is made current for where it will stand (`ninja_state.py`)
-and then judged by ninja itself, before it is moved there: what ninja would build again is left out
-and reported with ninja's own reason. The module is adapted twice by the same code from the same
-bytes, first to the staging directory, where ninja is asked, then to its root.
+Each directory with ninja's state in it is judged for where it will stand by ninja's own rules
+(`pending_work.py`), and made current for it (`module_state.py`), before it is moved there. What
+ninja would build again is left out and reported with the reason; so is what we cannot judge,
+because its build file has more than FlashInfer and TVM-FFI write.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from pathlib import Path
 
 from mx_artifacts.errors import RelocationError
 from mx_artifacts.kinds.base import FixupReport
+from mx_artifacts.kinds.foreign_text import shown
 from mx_artifacts.kinds.ninja.build_log import RAPIDHASH_VERSION
 from mx_artifacts.kinds.ninja.module_state import (
     STATE_FILES,
@@ -22,7 +23,7 @@ from mx_artifacts.kinds.ninja.module_state import (
     load_module,
     rapidhash_function,
 )
-from mx_artifacts.kinds.ninja.program import NinjaFailed, find_ninja, keeps_log, pending_work
+from mx_artifacts.kinds.ninja.program import find_ninja, keeps_log
 
 
 def relocation_obstacle() -> str:
@@ -38,8 +39,8 @@ def relocate_ninja_modules(staged: Path, root: Path) -> FixupReport:
     """Make every ninja directory below `staged` current for the same place below `root`.
 
     One that ninja would build again there is removed from `staged` and reported by its relative
-    path. Where ninja cannot be asked, one that was built in this same root is kept and reported
-    as unverified, any other one removed. `root` is resolved, as both tools resolve it.
+    path. Where nobody can tell, one that was built in this same root is kept and reported as
+    unverified, any other one removed. `root` is resolved, as both tools resolve it.
 
     Raises:
         RelocationError: `staged` is itself a ninja directory.
@@ -63,7 +64,7 @@ def relocate_ninja_modules(staged: Path, root: Path) -> FixupReport:
             rewritten += 1
             if doubt:
                 unverified[name] = doubt
-        except (NotCurrent, NinjaFailed) as error:
+        except NotCurrent as error:
             shutil.rmtree(directory)
             dropped[name] = str(error)
     return FixupReport(rewritten, dropped, unverified)
@@ -79,17 +80,18 @@ def _adapt(module: NinjaModule, obstacle: str) -> str:
         obstacle = f"its .ninja_log is of version {module.log.version}, whose hashes are not known"
     if obstacle:
         if module.built_in not in (None, os.fsencode(module.root)):
-            built_in = os.fsdecode(module.built_in or b"")
+            built_in = shown(module.built_in or b"")
             raise NotCurrent(f"built in {built_in}, here its root is {module.root}: {obstacle}")
-        module.write(module.root)
+        module.write(None)
         return f"not verified: {obstacle}"
-    ninja = find_ninja() or ""
+    ninja, hash_command = find_ninja(), rapidhash_function()
+    assert ninja is not None, "else there was an obstacle"
+    assert hash_command is not None, "else there was an obstacle"
     if not keeps_log(ninja, module.log.version):
         raise NotCurrent(f"{ninja} is of another version and cannot read its .ninja_log")
-    module.require_consistent(ninja)
-    module.write(module.staged, ninja)
-    work = pending_work(ninja, module.directory)
+    module.require_consistent(hash_command)
+    work = module.work_in_root(hash_command)
     if work:
         raise NotCurrent(f"ninja would build it again: {work}")
-    module.write(module.root, ninja)
+    module.write(hash_command)
     return ""

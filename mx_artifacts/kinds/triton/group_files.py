@@ -14,7 +14,6 @@ import os
 import re
 import shutil
 from collections.abc import Iterator, Mapping, Sequence, Set
-from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -22,13 +21,17 @@ from mx_artifacts.bulk.overwrite import overwrite_files
 from mx_artifacts.bulk.read import contents_of
 from mx_artifacts.errors import RelocationError, UnsafePathError
 from mx_artifacts.kinds.base import FileContent, FixupReport
+from mx_artifacts.kinds.foreign_text import shown
 
 GROUP_PREFIX = "__grp__"
-MAX_GROUP_FILE_BYTES = 1 << 20
-"""Real group files have about 1.5 kB."""
+MAX_GROUP_FILE_BYTES = 128 * 1024
+"""Maximum size of a group file [bytes]. Real ones have about 1.5 kB."""
 
-_DIRECTORIES_AT_ONCE = 128
-"""Whose groups are in memory: half a megabyte."""
+MAX_GROUPS = 64
+"""Maximum number of groups in a key directory. Triton writes one."""
+
+_GROUPS_AT_ONCE = 128
+"""Number of groups that are in memory: 0.2 MB mostly, 24 MiB at most."""
 _KEY_DIRECTORY = re.compile(r"[A-Z2-7]{52}|[0-9a-f]{64}")  # BASE32 of a SHA-256; hex before 3.0
 _JSON_STRING = re.compile(r'"(?:[^"\\]|\\.)*"')
 _COMPILED = (".ttir", ".ttgir", ".llir", ".ptx", ".cubin", ".amdgcn", ".hsaco")
@@ -78,7 +81,15 @@ def relocate_triton_groups(staged: Path, root: Path) -> FixupReport:
 
 
 def _batches(directories: Iterator[_KeyDirectory]) -> Iterator[Sequence[_KeyDirectory]]:
-    while some := list(islice(directories, _DIRECTORIES_AT_ONCE)):
+    some: list[_KeyDirectory] = []
+    count = 0
+    for directory in directories:
+        some.append(directory)
+        count += max(1, len(directory.groups))
+        if count >= _GROUPS_AT_ONCE:
+            yield some
+            some, count = [], 0
+    if some:
         yield some
 
 
@@ -108,6 +119,8 @@ def _key_directories(tree: str) -> Iterator[_KeyDirectory]:
                 else:
                     names.add(name)
         groups = sorted(name for name in names if name.startswith(GROUP_PREFIX))
+        if len(groups) > MAX_GROUPS:
+            groups = groups[: MAX_GROUPS + 1]  # which is enough to refuse it
         if groups or is_key_directory(relative.rpartition("/")[2]):
             yield _KeyDirectory(relative, names, groups)
 
@@ -117,6 +130,8 @@ def _relocated_groups(
 ) -> Mapping[str, bytes]:
     """Return the group files of a key directory that change for `target`, by path."""
     path, names, groups = directory
+    if len(groups) > MAX_GROUPS:
+        raise IncompleteGroup(f"it has more than {MAX_GROUPS} group files, where Triton writes one")
     if not groups and any(name.endswith(_COMPILED) for name in names):
         raise IncompleteGroup("compiled files without a group file: it was not committed")
     key = path.rpartition("/")[2]
@@ -174,11 +189,11 @@ def check_children(key: str, group: str, children: Mapping[str, str], names: Set
         odd = name in ("", ".", "..") or "/" in name or not name.isprintable()
         if odd or not f"/{path}".endswith(f"/{key}/{name}"):
             raise UnsafePathError(
-                f"Triton group {key}/{group} lists {name!r} at {path!r}, "
+                f"Triton group {key}/{group} lists {shown(name)!r} at {shown(path)!r}, "
                 "which is not a file of its own key directory"
             )
         if name not in names:
-            raise IncompleteGroup(f"{group} lists {name}, which is missing")
+            raise IncompleteGroup(f"{group} lists {shown(name)}, which is missing")
 
 
 def _with_children_in(target: str, text: str, document: dict[str, Any]) -> str:

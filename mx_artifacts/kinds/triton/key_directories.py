@@ -14,6 +14,7 @@ from mx_artifacts.bundle.entry import COMMIT_SECONDS, EntryView
 from mx_artifacts.errors import UnsafePathError
 from mx_artifacts.kinds.base import EntryVerdict
 from mx_artifacts.kinds.entry_checks import binary_fault, json_fault, names_in
+from mx_artifacts.kinds.foreign_text import shown
 from mx_artifacts.kinds.triton.group_files import (
     GROUP_PREFIX,
     MAX_GROUP_FILE_BYTES,
@@ -107,7 +108,7 @@ def standing_groups(entry: EntryView, root: Path, fetched: Path | None) -> Entry
                     if fault:
                         inside = directory[len(entry.path) + 1 :]
                         where = f"{inside}/{name}" if inside else name
-                        return EntryVerdict(f"{where} points at {path}, {fault}")
+                        return EntryVerdict(f"{where} points at {shown(path)}, {fault}")
     return EntryVerdict()
 
 

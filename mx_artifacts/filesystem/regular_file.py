@@ -1,0 +1,66 @@
+"""Reads files that somebody else wrote: regular files only, no links, and a stated size."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+_BLOCK_BYTES = 1 << 20
+
+
+@contextmanager
+def open_regular_file(path: str | Path) -> Iterator[tuple[int, int]]:
+    """Yield (descriptor, size [bytes]) of the file `path`, to be read.
+
+    The last component of `path` is not followed when it is a link. Nothing blocks: a FIFO or a
+    device in the file's place is refused after it was opened without waiting.
+
+    Raises:
+        OSError: it is absent, a link, no regular file, or cannot be read.
+    """
+    descriptor = os.open(path, _FLAGS)
+    try:
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode):
+            raise OSError(errno.EINVAL, "not a regular file", os.fspath(path))
+        yield descriptor, status.st_size
+    finally:
+        os.close(descriptor)
+
+
+def read_regular_file(path: str | Path, max_bytes: int) -> bytes:
+    """Return the content of the file `path`, which must have no more than `max_bytes` [bytes].
+
+    Raises:
+        OSError: as `open_regular_file`, or it is longer.
+    """
+    with open_regular_file(path) as (descriptor, size):
+        if size > max_bytes:
+            raise OSError(errno.EFBIG, f"longer than {max_bytes} bytes", os.fspath(path))
+        parts, left = [], max_bytes + 1
+        while left and (part := os.read(descriptor, min(left, size + 1))):
+            parts.append(part)
+            left -= len(part)
+        if not left:  # it grew
+            raise OSError(errno.EFBIG, f"longer than {max_bytes} bytes", os.fspath(path))
+        return b"".join(parts)
+
+
+def have_same_content(one: str | Path, other: str | Path) -> bool:
+    """Return whether two files have the same content; False where one cannot be read."""
+    try:
+        with open_regular_file(one) as (first, size), open_regular_file(other) as (second, also):
+            offset = 0
+            while size == also and offset < size:
+                block = os.pread(first, _BLOCK_BYTES, offset)
+                if not block or block != os.pread(second, _BLOCK_BYTES, offset):
+                    return False
+                offset += len(block)
+            return size == also
+    except OSError:
+        return False
