@@ -8,6 +8,7 @@ from typing import Any
 
 import grpc
 
+from mx_artifacts.core.manifest import ArtifactRef
 from mx_artifacts.core.member_index import MemberIndex, joined
 from mx_artifacts.core.ranges import Ranges
 from mx_artifacts.errors import LeaseExpiredError, MxArtifactsError, PeerLostError
@@ -56,14 +57,14 @@ class SourceExtension:
         self._timeout_seconds = timeout_seconds
 
     def lease_artifact(
-        self, mx_source_id: str, artifact_id: str, session_id: str, *, serves_on: bool
+        self, artifact: ArtifactRef, session_id: str, *, serves_on: bool
     ) -> WholeLease | None:
         """Lease all bundles at once, for an attached session.
 
         Raises NoFreeSlotError where this target `serves_on` what it reads, as do enough others.
         """
         request = pb.LeaseArtifactRequest(
-            artifact=wire.artifact_to_wire(mx_source_id, artifact_id),
+            artifact=wire.artifact_to_wire(artifact),
             session_id=session_id,
             serves_on=serves_on,
         )
@@ -80,8 +81,7 @@ class SourceExtension:
 
     def prepare_block(
         self,
-        mx_source_id: str,
-        artifact_id: str,
+        artifact: ArtifactRef,
         session_id: str,
         block: tuple[int, int, int],
         accept: Sequence[str],
@@ -94,7 +94,7 @@ class SourceExtension:
         """
         file_index, offset, length = block
         request = pb.PrepareBlockRequest(
-            artifact=wire.artifact_to_wire(mx_source_id, artifact_id),
+            artifact=wire.artifact_to_wire(artifact),
             session_id=session_id,
             file_index=file_index,
             offset=offset,
@@ -116,12 +116,12 @@ class SourceExtension:
         at = RemoteRange(answer.addr, answer.stored_length, answer.device_id)
         return BlockLease(answer.lease_id, at, answer.source_metadata, answer.encoding)
 
-    def ask_for_index(self, mx_source_id: str, artifact_id: str) -> Any:
+    def ask_for_index(self, artifact: ArtifactRef) -> Any:
         """Ask for the members of every bundle; `read_index` takes what this returns.
 
         Meanwhile others may be asked for other things.
         """
-        request = wire.artifact_to_wire(mx_source_id, artifact_id)
+        request = wire.artifact_to_wire(artifact)
         return self._stub.GetMemberIndex(request, timeout=self._timeout_seconds)
 
     def read_index(self, call: Any, max_members: int) -> Mapping[int, MemberIndex] | None:
@@ -143,11 +143,9 @@ class SourceExtension:
             return None
         return {file_index: joined(each) for file_index, each in pages.items()}
 
-    def availability(
-        self, mx_source_id: str, artifact_id: str
-    ) -> tuple[bool, Mapping[int, Ranges]]:
+    def availability(self, artifact: ArtifactRef) -> tuple[bool, Mapping[int, Ranges]]:
         """Return whether the source has everything, and what it has if it has not."""
-        request = wire.artifact_to_wire(mx_source_id, artifact_id)
+        request = wire.artifact_to_wire(artifact)
         try:
             answer = self._stub.GetAvailability(request, timeout=self._timeout_seconds)
         except grpc.RpcError as error:

@@ -11,7 +11,7 @@ import grpc
 
 from mx_artifacts.client.extension import BlockLease, SourceExtension, WholeLease
 from mx_artifacts.client.session import Session
-from mx_artifacts.core.manifest import ArtifactHeader, ManifestChunk
+from mx_artifacts.core.manifest import ArtifactHeader, ArtifactRef, ManifestChunk
 from mx_artifacts.errors import LeaseExpiredError, ManifestInvalidError, PeerLostError
 from mx_artifacts.transport.base import RemoteRange
 from mx_artifacts.wire import convert
@@ -81,21 +81,21 @@ class WorkerClient:
 
     # --- manifest --------------------------------------------------------------------------------
 
-    def header(self, mx_source_id: str, artifact_id: str) -> ArtifactHeader:
-        """Return an artifact's header; an empty `artifact_id` asks for the only one there is.
+    def header(self, artifact: ArtifactRef) -> ArtifactHeader:
+        """Return an artifact's header.
 
         Raises:
             ManifestInvalidError: it is larger than MAX_RECEIVE_BYTES, or of an unknown type.
         """
         request = pb.GetArtifactManifestHeaderRequest(
-            mx_source_id=mx_source_id, artifact_id=artifact_id
+            mx_source_id=artifact.mx_source_id, artifact_id=artifact.artifact_id
         )
         with self._manifest_errors():
             answer = self._worker.GetArtifactManifestHeader(request, timeout=self._timeout_seconds)
         return convert.header_from_wire(answer)
 
     def chunk_pages(
-        self, mx_source_id: str, artifact_id: str, chunk_count: int
+        self, artifact: ArtifactRef, chunk_count: int
     ) -> Iterator[tuple[ManifestChunk, ...]]:
         """Yield the pages of a chunk table that should have `chunk_count` entries.
 
@@ -107,27 +107,24 @@ class WorkerClient:
         """
         start = 0
         while start < chunk_count:
-            page = self._page(mx_source_id, artifact_id, start, max_chunks=0)
+            page = self._page(artifact, start, max_chunks=0)
             start = self._next_start(page, start, chunk_count)
             yield tuple(convert.chunk_from_wire(chunk) for chunk in page.chunks)
 
-    def check_answers(
-        self, mx_source_id: str, artifact_id: str, timeout_seconds: float | None = None
-    ) -> None:
+    def check_answers(self, artifact: ArtifactRef, timeout_seconds: float | None = None) -> None:
         """Return when the source still answers, by its smallest call."""
-        self._page(mx_source_id, artifact_id, 0, max_chunks=1, timeout_seconds=timeout_seconds)
+        self._page(artifact, 0, max_chunks=1, timeout_seconds=timeout_seconds)
 
     def _page(
         self,
-        mx_source_id: str,
-        artifact_id: str,
+        artifact: ArtifactRef,
         start: int,
         max_chunks: int,
         timeout_seconds: float | None = None,
     ) -> pb.GetArtifactManifestChunksResponse:
         request = pb.GetArtifactManifestChunksRequest(
-            mx_source_id=mx_source_id,
-            artifact_id=artifact_id,
+            mx_source_id=artifact.mx_source_id,
+            artifact_id=artifact.artifact_id,
             start_chunk_index=start,
             max_chunks=max_chunks,
         )
@@ -188,9 +185,7 @@ class WorkerClient:
         if self.is_detached:
             raise PeerLostError(f"source {self.endpoint} is gone: its session ended")
 
-    def lease_artifact(
-        self, mx_source_id: str, artifact_id: str, *, serves_on: bool
-    ) -> WholeLease | None:
+    def lease_artifact(self, artifact: ArtifactRef, *, serves_on: bool) -> WholeLease | None:
         """Lease all of an artifact for this client's life; None where only chunks can be had.
 
         Raises NoFreeSlotError as `SourceExtension.lease_artifact`.
@@ -198,7 +193,7 @@ class WorkerClient:
         if self._session is None:
             return None
         return self.extension.lease_artifact(
-            mx_source_id, artifact_id, self._session.session_id, serves_on=serves_on
+            artifact, self._session.session_id, serves_on=serves_on
         )
 
     @property
@@ -213,8 +208,7 @@ class WorkerClient:
 
     def prepare_block(
         self,
-        mx_source_id: str,
-        artifact_id: str,
+        artifact: ArtifactRef,
         block: tuple[int, int, int],
         accept: Sequence[str],
         timeout_seconds: float,
@@ -223,9 +217,7 @@ class WorkerClient:
         if self._session is None:
             return None
         session_id = self._session.session_id
-        return self.extension.prepare_block(
-            mx_source_id, artifact_id, session_id, block, accept, timeout_seconds
-        )
+        return self.extension.prepare_block(artifact, session_id, block, accept, timeout_seconds)
 
     def renew_leases(self) -> int:
         """Renew the leases of this client's session; return how many there are."""
@@ -238,8 +230,7 @@ class WorkerClient:
 
     def prepare_chunk(
         self,
-        mx_source_id: str,
-        artifact_id: str,
+        artifact: ArtifactRef,
         chunk_index: int,
         timeout_seconds: float | None = None,
     ) -> ChunkLease:
@@ -250,7 +241,9 @@ class WorkerClient:
             LeaseExpiredError: the session is over at the source; attach with a new client.
         """
         request = pb.PrepareArtifactChunkRequest(
-            mx_source_id=mx_source_id, artifact_id=artifact_id, chunk_index=chunk_index
+            mx_source_id=artifact.mx_source_id,
+            artifact_id=artifact.artifact_id,
+            chunk_index=chunk_index,
         )
         session = self._session
         metadata = ((SESSION_METADATA_KEY, session.session_id),) if session else None
@@ -270,8 +263,7 @@ class WorkerClient:
 
     def release_chunk(
         self,
-        mx_source_id: str,
-        artifact_id: str,
+        artifact: ArtifactRef,
         lease_id: str,
         timeout_seconds: float | None = None,
     ) -> None:
@@ -282,7 +274,7 @@ class WorkerClient:
                 under it may be anything.
         """
         request = pb.ReleaseArtifactChunkRequest(
-            mx_source_id=mx_source_id, artifact_id=artifact_id, lease_id=lease_id
+            mx_source_id=artifact.mx_source_id, artifact_id=artifact.artifact_id, lease_id=lease_id
         )
         self._call(
             lambda timeout: self._worker.ReleaseArtifactChunk(request, timeout=timeout),

@@ -73,6 +73,17 @@ class ArtifactManifest:
 
 
 @dataclass(frozen=True)
+class ArtifactRef:
+    """One artifact of one source, as a worker is asked for it.
+
+    An empty `artifact_id` is whichever artifact the source serves, if it is the only one.
+    """
+
+    mx_source_id: str
+    artifact_id: str = ""
+
+
+@dataclass(frozen=True)
 class ArtifactHeader:
     """What a source says of an artifact before its chunk table: all of it unchecked claims."""
 

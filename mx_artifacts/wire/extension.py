@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain, islice
 
+from mx_artifacts.core.manifest import ArtifactRef
 from mx_artifacts.core.member_index import MemberIndex
 from mx_artifacts.core.ranges import Ranges
 from mx_artifacts.errors import ManifestInvalidError
@@ -18,8 +19,8 @@ _COUNTED_MEMBERS = 128
 """So many more may be in a page: at most half a megabyte of paths."""
 
 
-def artifact_to_wire(mx_source_id: str, artifact_id: str) -> pb.Artifact:
-    return pb.Artifact(mx_source_id=mx_source_id, artifact_id=artifact_id)
+def artifact_to_wire(artifact: ArtifactRef) -> pb.Artifact:
+    return pb.Artifact(mx_source_id=artifact.mx_source_id, artifact_id=artifact.artifact_id)
 
 
 def index_to_wire(file_index: int, index: MemberIndex) -> Iterator[pb.MemberIndexPage]:

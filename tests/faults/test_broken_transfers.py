@@ -231,7 +231,7 @@ def test_a_source_that_is_busy_for_ever_is_given_up_at_the_deadline(
     with serving(artifact, slots=1) as server:
         with WorkerClient(server.endpoint, timeout_seconds=20) as other:
             other.attach()
-            other.prepare_chunk(SOURCE_ID, artifact.artifact_id, 0)
+            other.prepare_chunk(artifact.ref, 0)
             message = f"{server.endpoint}.*0 of {CHUNKS} parts"
             with pytest.raises((NoFreeSlotError, ReadTimeoutError), match=message):
                 target.fetch(server, artifact, timeout_seconds=1)

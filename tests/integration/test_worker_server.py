@@ -14,7 +14,7 @@ import grpc
 import pytest
 
 from mx_artifacts.client.worker import WorkerClient
-from mx_artifacts.core.manifest import ManifestChunk
+from mx_artifacts.core.manifest import ArtifactRef, ManifestChunk
 from mx_artifacts.errors import (
     ConfigurationError,
     LeaseExpiredError,
@@ -66,7 +66,7 @@ def clients(server: WorkerServer) -> Iterator[Callable[[], WorkerClient]]:
 
 
 def prepare(client: WorkerClient, artifact: SealedArtifact, index: int = 0) -> str:
-    return client.prepare_chunk(SOURCE_ID, artifact.artifact_id, index).lease_id
+    return client.prepare_chunk(artifact.ref, index).lease_id
 
 
 def test_a_busy_source_says_so_and_a_release_frees_it(
@@ -75,11 +75,11 @@ def test_a_busy_source_says_so_and_a_release_frees_it(
     client = clients()
     lease_id = prepare(client, artifact)
     with pytest.raises(NoFreeSlotError, match="busy"):
-        client.prepare_chunk(SOURCE_ID, artifact.artifact_id, 1, timeout_seconds=1)
-    client.release_chunk(SOURCE_ID, artifact.artifact_id, lease_id)
+        client.prepare_chunk(artifact.ref, 1, timeout_seconds=1)
+    client.release_chunk(artifact.ref, lease_id)
     prepare(client, artifact, 1)
     with pytest.raises(RecordNotFoundError, match="lease"):
-        client.release_chunk(SOURCE_ID, artifact.artifact_id, lease_id)
+        client.release_chunk(artifact.ref, lease_id)
 
 
 def test_a_lease_that_is_ready_when_its_target_gives_up_is_freed(
@@ -100,7 +100,7 @@ def test_a_lease_that_is_ready_when_its_target_gives_up_is_freed(
     client = clients()
     assert client.attach()
     with pytest.raises((NoFreeSlotError, PeerLostError), match=r"too late|in time"):
-        client.prepare_chunk(SOURCE_ID, artifact.artifact_id, 0, timeout_seconds=1.0)
+        client.prepare_chunk(artifact.ref, 0, timeout_seconds=1.0)
     prepare(client, artifact)
     assert len(server._leases) == 1
 
@@ -137,7 +137,7 @@ def test_an_ended_session_gets_no_more_leases(
         for _ in range(1000):
             lease_id = prepare(client, artifact)
             with contextlib.suppress(RecordNotFoundError):
-                client.release_chunk(SOURCE_ID, artifact.artifact_id, lease_id)
+                client.release_chunk(artifact.ref, lease_id)
 
     with pytest.raises(LeaseExpiredError):
         prepare_until_refused()
@@ -156,7 +156,7 @@ def test_renewed_leases_outlive_their_ttl(
         assert server._leases.renew_session(client._session.session_id) == 1  # type: ignore[union-attr]
     clock.advance(290)
     assert server._leases.expire() == 0
-    client.release_chunk(SOURCE_ID, artifact.artifact_id, lease_id)
+    client.release_chunk(artifact.ref, lease_id)
 
 
 def test_an_expired_lease_frees_its_slot_and_says_so(
@@ -170,7 +170,7 @@ def test_an_expired_lease_frees_its_slot_and_says_so(
     clock.advance(301)
     prepare(client, artifact, 1)  # waits for the expiry thread
     with pytest.raises(LeaseExpiredError):
-        client.release_chunk(SOURCE_ID, artifact.artifact_id, lease_id)
+        client.release_chunk(artifact.ref, lease_id)
 
 
 def test_wrong_requests_are_refused(
@@ -180,10 +180,10 @@ def test_wrong_requests_are_refused(
     with pytest.raises(RemoteError, match="INVALID_ARGUMENT"):
         prepare(client, artifact, 3)
     with pytest.raises(RecordNotFoundError):
-        client.header("0" * 16, artifact.artifact_id)
+        client.header(ArtifactRef("0" * 16, artifact.artifact_id))
     with pytest.raises(RecordNotFoundError, match="lease"):
-        client.release_chunk(SOURCE_ID, artifact.artifact_id, "no such lease")
-    assert client.header("", "") == client.header(SOURCE_ID, artifact.artifact_id)
+        client.release_chunk(artifact.ref, "no such lease")
+    assert client.header(ArtifactRef("", "")) == client.header(artifact.ref)
 
 
 def test_an_empty_id_needs_a_single_artifact(
@@ -192,8 +192,8 @@ def test_an_empty_id_needs_a_single_artifact(
     other = make_artifact({"artifact.tar": 1})
     server.add_artifact(SOURCE_ID, other.artifact_id, other.manifest, other.bundles(), slots=1)
     with pytest.raises(RemoteError, match="name one"):
-        clients().header(SOURCE_ID, "")
-    assert clients().header(SOURCE_ID, other.artifact_id).total_size == 1
+        clients().header(ArtifactRef(SOURCE_ID, ""))
+    assert clients().header(other.ref).total_size == 1
     with pytest.raises(ConfigurationError, match="already"):
         server.add_artifact(SOURCE_ID, other.artifact_id, other.manifest, other.bundles(), slots=1)
 
@@ -225,7 +225,7 @@ def test_a_bundle_that_its_disk_gives_back_wrong_is_never_served(
         serving(artifact, slots=2, bundles=bundles) as server,
         WorkerClient(server.endpoint, timeout_seconds=20) as client,
     ):
-        client.release_chunk(SOURCE_ID, artifact.artifact_id, prepare(client, artifact, 0))
+        client.release_chunk(artifact.ref, prepare(client, artifact, 0))
         with pytest.raises(RemoteError, match="not what was sealed"):
             prepare(client, artifact, 1)
         prepare(client, artifact, 0)  # and the slot is free again
@@ -248,7 +248,7 @@ def test_removed_artifacts_stay_readable_while_leased(
     server.remove_artifact(SOURCE_ID, artifact.artifact_id)
     with pytest.raises(RecordNotFoundError):
         prepare(client, artifact)
-    client.release_chunk(SOURCE_ID, artifact.artifact_id, lease_id)
+    client.release_chunk(artifact.ref, lease_id)
     assert not server._transport._regions  # type: ignore[attr-defined]
 
 
@@ -264,11 +264,11 @@ def test_stop_drains_refuses_and_frees(
         time.sleep(0.01)
     with pytest.raises(PeerLostError, match="stopping"):
         prepare(client, artifact, 1)
-    client.release_chunk(SOURCE_ID, artifact.artifact_id, lease_id)
+    client.release_chunk(artifact.ref, lease_id)
     stopping.join()
     assert not server._transport._regions  # type: ignore[attr-defined]
     with pytest.raises(PeerLostError):
-        client.header(SOURCE_ID, artifact.artifact_id)
+        client.header(artifact.ref)
 
 
 def test_health_follows_the_data_plane_and_the_service(
@@ -341,7 +341,7 @@ def test_more_targets_attach_than_a_small_server_has_threads(
     attached = [clients() for _ in range(40)]
     assert all(client.attach() for client in attached)
     lease_id = prepare(attached[0], artifact)
-    attached[-1].release_chunk(SOURCE_ID, artifact.artifact_id, lease_id)
+    attached[-1].release_chunk(artifact.ref, lease_id)
 
 
 def test_one_artifact_under_two_source_ids(
@@ -350,15 +350,17 @@ def test_one_artifact_under_two_source_ids(
     server.add_alias("alias", SOURCE_ID, artifact.artifact_id)
     client = clients()
     for name in (SOURCE_ID, "alias"):
-        assert client.header(name, artifact.artifact_id).mx_source_id == name
-    assert client.header("", artifact.artifact_id).artifact_id == artifact.artifact_id
+        assert client.header(ArtifactRef(name, artifact.artifact_id)).mx_source_id == name
+    assert client.header(ArtifactRef("", artifact.artifact_id)).artifact_id == artifact.artifact_id
     with pytest.raises(ConfigurationError, match="served already"):
         server.add_alias("alias", SOURCE_ID, artifact.artifact_id)
     with pytest.raises(RecordNotFoundError):
         server.add_alias("other", "none", artifact.artifact_id)
     server.remove_artifact(SOURCE_ID, artifact.artifact_id)
-    lease = client.prepare_chunk("alias", artifact.artifact_id, 0)  # the memory is still there
-    client.release_chunk("alias", artifact.artifact_id, lease.lease_id)
+    lease = client.prepare_chunk(
+        ArtifactRef("alias", artifact.artifact_id), 0
+    )  # the memory is still there
+    client.release_chunk(ArtifactRef("alias", artifact.artifact_id), lease.lease_id)
     server.remove_artifact("alias", artifact.artifact_id)
     with pytest.raises(RecordNotFoundError):
-        client.header("alias", artifact.artifact_id)
+        client.header(ArtifactRef("alias", artifact.artifact_id))

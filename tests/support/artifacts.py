@@ -17,6 +17,7 @@ from mx_artifacts.core.identity import SourceType
 from mx_artifacts.core.manifest import (
     ArtifactHeader,
     ArtifactManifest,
+    ArtifactRef,
     ManifestChunk,
     ManifestFile,
 )
@@ -40,6 +41,11 @@ class SealedArtifact:
     @property
     def artifact_id(self) -> str:
         return self.manifest.artifact_id
+
+    @property
+    def ref(self) -> ArtifactRef:
+        """How it is asked for at the source that serves it."""
+        return ArtifactRef(SOURCE_ID, self.artifact_id)
 
     def bundles(self, in_files: Path | None = None) -> dict[str, Bundle]:
         """Return what a source serves: in memory, or in unnamed files in a directory."""

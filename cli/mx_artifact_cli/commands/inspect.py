@@ -148,14 +148,16 @@ def _announced(
 
 def _inspect_source(output: Output, endpoint: str, source_id: str, artifact_id: str) -> None:
     from mx_artifacts.client.worker import WorkerClient
+    from mx_artifacts.core.manifest import ArtifactRef
     from mx_artifacts.kinds.registry import name_of_type
     from mx_artifacts.transfer.artifact.source_claims import check_header, check_tables
 
     timeout_seconds = settings.SOURCE_QUERY_TIMEOUT.read()
     with WorkerClient(endpoint, timeout_seconds=timeout_seconds) as client:
-        header = client.header(source_id, artifact_id)
-        chunk_count = check_header(header, source_id, artifact_id)
-        pages = client.chunk_pages(source_id, header.artifact_id, chunk_count)
+        artifact = ArtifactRef(source_id, artifact_id)
+        header = client.header(artifact)
+        chunk_count = check_header(header, artifact)
+        pages = client.chunk_pages(ArtifactRef(source_id, header.artifact_id), chunk_count)
         manifest = check_tables(header, [chunk for page in pages for chunk in page], artifact_id)
     output.facts(
         {

@@ -15,7 +15,7 @@ from typing import Any
 from mx_artifacts.bundle.index import BundleMap, map_bundle
 from mx_artifacts.bundle.scan import DEFAULT_LIMITS
 from mx_artifacts.client.worker import WorkerClient
-from mx_artifacts.core.manifest import ArtifactManifest, ManifestChunk
+from mx_artifacts.core.manifest import ArtifactManifest, ArtifactRef, ManifestChunk
 from mx_artifacts.core.member_index import MemberIndex
 from mx_artifacts.errors import (
     BundleError,
@@ -108,7 +108,7 @@ class _Attempt:
             address.endpoint,
             timeout_seconds=min(timing.call, max(0.001, deadline.remaining())),
         )
-        self._artifact_id = artifact_id
+        self._artifact = ArtifactRef(address.mx_source_id, artifact_id)
         self._deadline = deadline
         self._done = done
         self._source: Source | None = None
@@ -128,8 +128,8 @@ class _Attempt:
     def _run(self, new_source: NewSource, serves_on: bool) -> None:
         client = self._client
         try:
-            call = client.extension.ask_for_index(self.address.mx_source_id, self._artifact_id)
-            manifest = read_manifest(client, self.address, self._artifact_id, self._deadline)
+            call = client.extension.ask_for_index(self._artifact)
+            manifest = read_manifest(client, self._artifact, self._deadline)
             self._source = new_source(self.address, manifest, client)
             opening = threading.Thread(
                 target=self._source.try_open,
@@ -149,18 +149,19 @@ class _Attempt:
 
 
 def read_manifest(
-    client: WorkerClient, address: SourceAddress, artifact_id: str, deadline: Deadline
+    client: WorkerClient, artifact: ArtifactRef, deadline: Deadline
 ) -> ArtifactManifest:
-    """Return the manifest, checked against `artifact_id`.
+    """Return the manifest of `artifact`, checked against its id.
 
     Raises:
         ManifestInvalidError, ArtifactIdMismatchError, PeerLostError, RemoteError,
         RecordNotFoundError, ReadTimeoutError
     """
-    header = client.header(address.mx_source_id, artifact_id)
-    chunk_count = check_header(header, address.mx_source_id, artifact_id)
+    header = client.header(artifact)
+    chunk_count = check_header(header, artifact)
     chunks: list[ManifestChunk] = []
-    for page in client.chunk_pages(address.mx_source_id, header.artifact_id, chunk_count):
+    found = ArtifactRef(artifact.mx_source_id, header.artifact_id)
+    for page in client.chunk_pages(found, chunk_count):
         chunks += page
         if deadline.passed:
             raise ReadTimeoutError(
@@ -168,7 +169,7 @@ def read_manifest(
                 f"chunk table in {deadline.budget_seconds:g} s",
                 hint=SLOW_HINT,
             )
-    return check_tables(header, chunks, artifact_id)
+    return check_tables(header, chunks, artifact.artifact_id)
 
 
 def read_maps(

@@ -16,7 +16,7 @@ from mx_artifacts.bundle.spans import Span
 from mx_artifacts.client.extension import BlockLease, WholeLease
 from mx_artifacts.client.worker import ChunkLease, WorkerClient
 from mx_artifacts.compression import NONE, encodings
-from mx_artifacts.core.manifest import ArtifactManifest, ManifestChunk
+from mx_artifacts.core.manifest import ArtifactManifest, ArtifactRef, ManifestChunk
 from mx_artifacts.core.ranges import Ranges
 from mx_artifacts.errors import (
     LeaseExpiredError,
@@ -64,7 +64,7 @@ class Source:
         self.link = LinkMeter(clock)
         self.compression = CompressionPolicy(compression, max_bytes_per_second, self.link)
         self.reader_count = 0
-        self._artifact_id = manifest.artifact_id
+        self._artifact = ArtifactRef(address.mx_source_id, manifest.artifact_id)
         self._manifest = manifest
         self._transport = transport
         self._peers: dict[bytes, Peer] = {}
@@ -108,9 +108,7 @@ class Source:
         with self._busy_if_it_answers():
             self.client.attach()
             self.compression.on_offer(self.client.encodings, self.client.max_bytes_per_second)
-            whole = self.client.lease_artifact(
-                self.address.mx_source_id, self._artifact_id, serves_on=serves_on
-            )
+            whole = self.client.lease_artifact(self._artifact, serves_on=serves_on)
         if whole is not None:
             self._check_whole(whole)
             self._connect(whole.descriptor)
@@ -131,9 +129,7 @@ class Source:
         Raises as `open`.
         """
         with self._busy_if_it_answers():
-            complete, ranges = self.client.extension.availability(
-                self.address.mx_source_id, self._artifact_id
-            )
+            complete, ranges = self.client.extension.availability(self._artifact)
         is_new = complete or _listed(ranges) != _listed(self._ranges)
         self._ranges, self._complete = ranges, complete
         return is_new
@@ -175,7 +171,7 @@ class Source:
 
     def check_answers(self, timeout_seconds: float | None = None) -> None:
         """Return when it still answers, by its smallest call; raises as `open`."""
-        self.client.check_answers(self.address.mx_source_id, self._artifact_id, timeout_seconds)
+        self.client.check_answers(self._artifact, timeout_seconds)
 
     @contextmanager
     def _busy_if_it_answers(self) -> Iterator[None]:
@@ -274,8 +270,7 @@ class Source:
         """Lease `chunk`, for as long as it takes: a busy source is not a broken one."""
         return self._insist(
             lambda: self.client.prepare_chunk(
-                self.address.mx_source_id,
-                self._artifact_id,
+                self._artifact,
                 chunk.chunk_index,
                 wait.remaining(),
             ),
@@ -286,8 +281,7 @@ class Source:
         """Let it encode `span`, likewise; None where it cannot."""
         return self._insist(
             lambda: self.client.prepare_block(
-                self.address.mx_source_id,
-                self._artifact_id,
+                self._artifact,
                 (span.file_index, span.offset, span.length),
                 encodings(),
                 wait.remaining(),
@@ -318,8 +312,7 @@ class Source:
         """Give `lease` back; False when it had run out."""
         try:
             self.client.release_chunk(
-                self.address.mx_source_id,
-                self._artifact_id,
+                self._artifact,
                 lease.lease_id,
                 RELEASE_TIMEOUT_SECONDS,
             )

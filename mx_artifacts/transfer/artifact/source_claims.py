@@ -9,6 +9,7 @@ from mx_artifacts.core.digest import crc32c_hex, crc32c_join
 from mx_artifacts.core.manifest import (
     ArtifactHeader,
     ArtifactManifest,
+    ArtifactRef,
     ManifestChunk,
     check_file_table,
     validate_against,
@@ -21,10 +22,10 @@ def _require(condition: bool, message: str) -> None:
         raise ManifestInvalidError(message)
 
 
-def check_header(header: ArtifactHeader, mx_source_id: str, artifact_id: str) -> int:
+def check_header(header: ArtifactHeader, asked: ArtifactRef) -> int:
     """Check a header against itself and against what was asked for.
 
-    An empty `artifact_id` accepts the header's own.
+    Where no artifact id was, it accepts the header's own.
 
     Returns:
         How many chunks its files need; the chunk table may have no other length.
@@ -33,12 +34,12 @@ def check_header(header: ArtifactHeader, mx_source_id: str, artifact_id: str) ->
         ManifestInvalidError, ArtifactIdMismatchError
     """
     _require(
-        header.mx_source_id == mx_source_id,
-        f"asked for source {mx_source_id}, the header is of {header.mx_source_id!r}",
+        header.mx_source_id == asked.mx_source_id,
+        f"asked for source {asked.mx_source_id}, the header is of {header.mx_source_id!r}",
     )
-    if artifact_id and header.artifact_id != artifact_id:
+    if asked.artifact_id and header.artifact_id != asked.artifact_id:
         raise ArtifactIdMismatchError(
-            f"asked for artifact {artifact_id}, the header is of {header.artifact_id!r}"
+            f"asked for artifact {asked.artifact_id}, the header is of {header.artifact_id!r}"
         )
     implied = check_file_table(header.files, header.chunk_size, header.manifest_version)
     total_size = sum(file.size for file in header.files)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from mx_artifacts.client.worker import ChunkLease
-from mx_artifacts.core.manifest import ManifestChunk
+from mx_artifacts.core.manifest import ArtifactRef, ManifestChunk
 from mx_artifacts.errors import ArtifactIdMismatchError, ManifestInvalidError
 from mx_artifacts.transfer.artifact.source_claims import check_header, check_lease, check_tables
 from mx_artifacts.transport.base import RemoteRange
@@ -31,13 +31,13 @@ def artifact(tmp_path: Path) -> SealedArtifact:
 
 def test_honest_tables_become_the_manifest(artifact: SealedArtifact) -> None:
     header = artifact.header()
-    assert check_header(header, SOURCE_ID, artifact.artifact_id) == 4
+    assert check_header(header, artifact.ref) == 4
     assert check_tables(header, artifact.manifest.chunks, artifact.artifact_id) == artifact.manifest
 
 
 def test_an_empty_id_takes_the_sources_word_but_still_checks_it(artifact: SealedArtifact) -> None:
     header = artifact.header()
-    check_header(header, SOURCE_ID, "")
+    check_header(header, ArtifactRef(SOURCE_ID, ""))
     assert check_tables(header, artifact.manifest.chunks, "") == artifact.manifest
     with pytest.raises(ArtifactIdMismatchError):
         check_tables(artifact.header(artifact_id="0" * 64), artifact.manifest.chunks, "")
@@ -63,12 +63,12 @@ def test_header_that_disagrees_is_refused(
     artifact: SealedArtifact, changes: dict[str, Any]
 ) -> None:
     with pytest.raises(ManifestInvalidError):
-        check_header(artifact.header(**changes), SOURCE_ID, artifact.artifact_id)
+        check_header(artifact.header(**changes), artifact.ref)
 
 
 def test_header_of_another_artifact_is_refused(artifact: SealedArtifact) -> None:
     with pytest.raises(ArtifactIdMismatchError, match="asked for artifact"):
-        check_header(artifact.header(artifact_id="0" * 64), SOURCE_ID, artifact.artifact_id)
+        check_header(artifact.header(artifact_id="0" * 64), artifact.ref)
 
 
 def _changed(index: int, **changes: Any) -> Callable[[Chunks], Chunks]:
