@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from mx_artifacts.core.identity import SourceIdentity, SourceType
+from mx_artifacts.core.identity import AnySourceType, SourceIdentity, SourceType
 from mx_artifacts.core.sources import (
     SourceRef,
     WorkerRecord,
@@ -17,7 +17,7 @@ from mx_artifacts.core.sources import (
 class SummaryRow(SourceRef):
     """One worker in a listing. Nothing in it is taken from the tables of the whole record."""
 
-    source_type: SourceType = SourceType.WEIGHTS
+    source_type: AnySourceType = SourceType.WEIGHTS
     version: str = ""
     """Opaque; only the store that returned the row can read it. It changes with every change of
     the record, so that `mark_stale` and `delete` can be refused when the row is out of date."""

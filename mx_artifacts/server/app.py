@@ -96,7 +96,7 @@ async def _serve(
         logger.warning(
             "%s is open to everyone who can reach it: there is no authentication", address
         )
-    _warn_of_memory(backend.properties)
+    _say_what_is_not_kept(backend.properties)
     events(ServerStarted(address, backend.properties.name))
     on_ready(address)
     times = ReaperTimes(
@@ -129,8 +129,8 @@ async def _start_backend(backend: MetadataBackend) -> None:
         logger.warning("starting without metadata backend: %s; %s", error, error.hint())
 
 
-def _warn_of_memory(properties: BackendProperties) -> None:
-    """Say in one line what memory, the default, does not give."""
+def _say_what_is_not_kept(properties: BackendProperties) -> None:
+    """Log one line about what this backend, such as memory, the default, does not give."""
     limits = []
     if not properties.survives_restart:
         limits.append("a restart of this server forgets them")

@@ -418,7 +418,7 @@ def test_types_and_engines_without_a_name_are_kept_as_numbers(run: Run) -> None:
 
     async def scenario(backend: MetadataBackend) -> None:
         await put(backend, identity=later)
-        stored = await backend.get(compute_mx_source_id(later), "w1")
+        stored = await backend.records.get(compute_mx_source_id(later), "w1")
         assert stored is not None
         assert stored.identity == later
 
