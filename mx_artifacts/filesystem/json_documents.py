@@ -2,28 +2,23 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
+from mx_artifacts.core.json_objects import parse_object
+
 T = TypeVar("T")
 
 
-def read_object(path: Path) -> Mapping[str, Any]:
-    """Return the JSON object in `path`.
+def read_document(path: Path) -> Mapping[str, Any]:
+    """Return the JSON object in the file `path`.
 
     Raises:
         OSError: it cannot be read.
         ValueError: it holds no JSON object.
     """
-    try:
-        document = json.loads(path.read_bytes())
-    except RecursionError:
-        raise ValueError("it is nested too deeply") from None
-    if not isinstance(document, dict):
-        raise ValueError("not a JSON object")
-    return document
+    return parse_object(path.read_bytes(), path.name)
 
 
 def field_of(document: Mapping[str, Any], name: str, kind: type[T]) -> T:

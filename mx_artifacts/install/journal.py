@@ -14,7 +14,7 @@ from typing import Any
 
 from mx_artifacts.errors import RollbackFailedError
 from mx_artifacts.filesystem.files import write_json
-from mx_artifacts.filesystem.json_documents import field_of, read_object, relative_path, texts_of
+from mx_artifacts.filesystem.json_documents import field_of, read_document, relative_path, texts_of
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ def load_journal(path: Path) -> Journal | None:
         RollbackFailedError: it is damaged, so that nobody knows what to take back.
     """
     try:
-        return _journal(read_object(path))
+        return _journal(read_document(path))
     except FileNotFoundError:
         return None
     except ValueError as error:

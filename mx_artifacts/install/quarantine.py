@@ -11,7 +11,7 @@ from pathlib import Path
 
 from mx_artifacts.errors import ConfigurationError
 from mx_artifacts.filesystem.files import write_json
-from mx_artifacts.filesystem.json_documents import field_of, read_object
+from mx_artifacts.filesystem.json_documents import field_of, read_document
 from mx_artifacts.filesystem.lock import locked
 from mx_artifacts.install.receipts.receipt import format_time
 from mx_artifacts.runtime.clock import SYSTEM_CLOCK, Clock
@@ -111,7 +111,7 @@ def checked_id(text: str) -> str:
 
 
 def _read(path: Path) -> Quarantined:
-    document = read_object(path)
+    document = read_document(path)
     return Quarantined(
         artifact_id=field_of(document, "artifact_id", str),
         reason=field_of(document, "reason", str),

@@ -6,7 +6,7 @@ import json
 from dataclasses import asdict
 
 from mx_artifacts.core.groups import Member, Phase, Progress, Round, Rounds
-from mx_artifacts.metadata.json_fields import JsonFields, read_object
+from mx_artifacts.metadata.json_fields import JsonFields
 
 
 def rounds_to_json(rounds: Rounds) -> bytes:
@@ -21,7 +21,7 @@ def rounds_from_json(text: bytes) -> Rounds:
     Raises:
         ValueError: says what is wrong with the text.
     """
-    return tuple(_round(each) for each in read_object(text, "ballots").items("rounds"))
+    return tuple(_round(each) for each in JsonFields.parse(text, "ballots").items("rounds"))
 
 
 def _round(value: object) -> Round:

@@ -1,8 +1,12 @@
-"""Where the central server keeps records: the backend's plug-in surface.
+"""Where the central server keeps its state: the plug-in surface, two kinds of store.
+
+A `RecordStore` keeps what sources publish. A `BallotStore` keeps small texts that several servers
+replace by compare-and-set, for groups. A backend URL names one of each (`MetadataBackend`); both
+may use one database, or each its own.
 
 Asynchronous, since only the central server uses it (docs/adr/0008). Every implementation runs
-tests/contract/test_metadata.py. A backend that cannot answer raises BackendUnavailableError from
-every method and never pretends to be empty.
+tests/contract/test_metadata.py. A store that cannot answer raises BackendUnavailableError from
+every method and never pretends to be empty (docs/adr/0010).
 """
 
 from __future__ import annotations
@@ -15,52 +19,22 @@ from mx_artifacts.core.identity import SourceIdentity
 from mx_artifacts.core.sources import (
     PodIdentity,
     SourceQuery,
-    SourceRef,
     SourceStatus,
     StoredWorker,
     WorkerRecord,
 )
+from mx_artifacts.errors import BackendUnavailableError
+from mx_artifacts.metadata.summary import SummaryRow
 
 
-@dataclass(frozen=True)
-class BackendProperties:
-    """Facts about a backend that the server may act upon."""
+class RecordStore(Protocol):
+    """Records keyed by (mx_source_id, worker_id), one worker_rank each.
 
-    name: str
-    survives_restart: bool
-    """Whether records outlive the server process."""
-    shared: bool
-    """Whether several servers may use the same records at once."""
-
-
-class MetadataBackend(Protocol):
-    """Records keyed by (mx_source_id, worker_id), one worker_rank each; ballots keyed by group.
-
-    A record that cannot be read (damaged, unknown form) is skipped with a warning in listings.
-    Listings are ordered by `newest_first` (core/sources.py), then cut by the query's limit.
+    Beside each record the store keeps a summary row, and `list` and `scan` read nothing else: what
+    they cost does not depend on how large records are. A row that cannot be read (damaged, unknown
+    form) is skipped with a warning. A row whose record is damaged or lost is listed; `get` then
+    returns None.
     """
-
-    @property
-    def properties(self) -> BackendProperties: ...
-
-    async def start(self) -> None:
-        """Connect. Called once before any other method.
-
-        After BackendUnavailableError the backend is used all the same: every method works as soon
-        as there is something to connect to.
-
-        Raises:
-            BackendUnavailableError, ConfigurationError
-        """
-        ...
-
-    async def close(self) -> None:
-        """Free all resources. Idempotent."""
-        ...
-
-    async def ping(self) -> None:
-        """Return when the backend answers; raise BackendUnavailableError when it does not."""
-        ...
 
     async def put(
         self,
@@ -70,15 +44,18 @@ class MetadataBackend(Protocol):
         record: WorkerRecord,
         pod: PodIdentity,
     ) -> None:
-        """Store or replace a whole record."""
+        """Store or replace a whole record and its row."""
         ...
 
     async def get(self, mx_source_id: str, worker_id: str) -> StoredWorker | None:
-        """Return a record, or None when there is none."""
+        """Return a record, or None when there is none or it cannot be read."""
         ...
 
-    async def list(self, query: SourceQuery) -> list[SourceRef]:
-        """Return the records that pass every filter of `query`, `limit` at most."""
+    async def list(self, query: SourceQuery) -> list[SummaryRow]:
+        """Return the rows that pass every filter of `query`, in the order of `listing.ordered`.
+
+        The status of a row is the one that counts at `query.fresh_since_ms`.
+        """
         ...
 
     async def update_status(
@@ -90,7 +67,7 @@ class MetadataBackend(Protocol):
         updated_at_ms: int,
         source_load: float | None,
     ) -> bool:
-        """Change the small mutable part of a record; never rewrites the tables.
+        """Change the small mutable part of record and row; never rewrite the record's tables.
 
         An update older than what is stored changes nothing and still returns True, so that a
         late heartbeat cannot revive a STALE record.
@@ -100,29 +77,31 @@ class MetadataBackend(Protocol):
         """
         ...
 
-    async def mark_stale(
-        self, mx_source_id: str, worker_id: str, worker_rank: int, if_updated_at_ms: int
-    ) -> bool:
-        """Set STALE, only if `updated_at_ms` is still the given one; keeps updated_at_ms.
+    async def mark_stale(self, mx_source_id: str, worker_id: str, version: str) -> bool:
+        """Set STALE, only if the record still has the `version` of a row; keep updated_at_ms.
 
         Returns:
             Whether the record was changed.
         """
         ...
 
-    async def delete(
-        self, mx_source_id: str, worker_id: str, if_updated_at_ms: int | None = None
-    ) -> bool:
-        """Remove a record, and its source when it was the last.
+    async def delete(self, mx_source_id: str, worker_id: str, version: str | None = None) -> bool:
+        """Remove a record and its row, and its source when it was the last.
+
+        With `version`, only if the record still has it.
 
         Returns:
-            Whether a record was removed; False when `if_updated_at_ms` no longer matches.
+            Whether a record was removed.
         """
         ...
 
-    def scan(self) -> AsyncIterator[SourceRef]:
-        """Iterate over all records, for the reaper; may miss those changed meanwhile."""
+    def scan(self) -> AsyncIterator[SummaryRow]:
+        """Iterate over all rows, for the reaper; may miss those that change meanwhile."""
         ...
+
+
+class BallotStore(Protocol):
+    """Texts keyed by group, replaced by compare-and-set, forgotten after a time to live."""
 
     async def get_ballots(self, group: str) -> bytes | None:
         """Return what `replace_ballots` last wrote for a group; None when nothing, or too old."""
@@ -137,3 +116,68 @@ class MetadataBackend(Protocol):
             Whether they were written.
         """
         ...
+
+
+class Connection(Protocol):
+    """What one or several stores reach their database through."""
+
+    async def start(self) -> None:
+        """Connect. Called once, before any store is used.
+
+        After BackendUnavailableError the stores are used all the same: every method works as soon
+        as there is something to connect to.
+
+        Raises:
+            BackendUnavailableError, ConfigurationError
+        """
+        ...
+
+    async def ping(self) -> None:
+        """Return when the database answers; raise BackendUnavailableError when it does not."""
+        ...
+
+    async def close(self) -> None:
+        """Free all resources. Idempotent."""
+        ...
+
+
+@dataclass(frozen=True)
+class BackendProperties:
+    """Facts about where records are kept, which the server acts upon."""
+
+    name: str
+    survives_restart: bool
+    """Whether records outlive the server process."""
+    shared: bool
+    """Whether several servers may use the same records at once."""
+
+
+@dataclass(frozen=True)
+class MetadataBackend:
+    """The stores of a central server and all that they are connected to, each connection once."""
+
+    properties: BackendProperties
+    records: RecordStore
+    ballots: BallotStore
+    connections: tuple[Connection, ...] = ()
+
+    async def start(self) -> None:
+        """Start every connection, then raise the first error if any could not connect."""
+        failures = []
+        for connection in self.connections:
+            try:
+                await connection.start()
+            except BackendUnavailableError as error:
+                failures.append(error)
+        if failures:
+            raise failures[0]
+
+    async def ping(self) -> None:
+        """Return when all connections answer; else raise BackendUnavailableError."""
+        for connection in self.connections:
+            await connection.ping()
+
+    async def close(self) -> None:
+        """Close every connection. Idempotent."""
+        for connection in self.connections:
+            await connection.close()

@@ -7,7 +7,11 @@ or null field is its type's empty value.
 
 from __future__ import annotations
 
-import json
+import re
+
+from mx_artifacts.core.json_objects import parse_object
+
+_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 class JsonFields:
@@ -18,6 +22,11 @@ class JsonFields:
             raise ValueError(f"{what} is not a JSON object")
         self._values: dict[str, object] = value
         self._what = what
+
+    @classmethod
+    def parse(cls, text: bytes, what: str) -> JsonFields:
+        """Return the fields of the JSON object `text`; `what` names it in errors."""
+        return cls(parse_object(text, what), what)
 
     def _bad(self, name: str, expected: str) -> ValueError:
         return ValueError(f"{self._what}: {name} is not {expected}")
@@ -42,11 +51,13 @@ class JsonFields:
         """
         value = self._values.get(name)
         number = -1
-        if value is None:
+        if type(value) is int:
+            number = value
+        elif value is None:
             number = 0
         elif isinstance(value, str):
             number = int(value) if value.isascii() and value.isdecimal() else -1
-        elif isinstance(value, (int, float)) and not isinstance(value, bool):
+        elif isinstance(value, float):
             number = int(value) if value == value // 1 else -1
         if not 0 <= number < 1 << bits:
             raise self._bad(name, f"a whole number of {bits} bits")
@@ -88,17 +99,5 @@ class JsonFields:
 
 
 def _is_text(value: object) -> bool:
-    """Tell whether `value` is a string without lone surrogates, which JSON's escapes can make."""
-    return isinstance(value, str) and not any("\ud800" <= c <= "\udfff" for c in value)
-
-
-def read_object(text: bytes, what: str) -> JsonFields:
-    """Return the fields of the JSON object `text`."""
-    try:
-        return JsonFields(json.loads(text), what)
-    except RecursionError:
-        raise ValueError(f"{what} is nested too deeply") from None
-    except UnicodeDecodeError:
-        raise ValueError(f"{what} is not UTF-8") from None
-    except json.JSONDecodeError as error:
-        raise ValueError(f"{what} is not JSON: {error}") from None
+    """Return whether `value` is a string without lone surrogates, which JSON's escapes can make."""
+    return isinstance(value, str) and (value.isascii() or not _SURROGATE.search(value))

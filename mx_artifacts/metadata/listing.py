@@ -1,65 +1,58 @@
-"""What every backend does alike with the records it has read: reference, filter and order them."""
+"""What every record store does alike with its rows: judge freshness, filter, order and cut them."""
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Iterable
 from dataclasses import replace
 
-from mx_artifacts.core.sources import (
-    SourceQuery,
-    SourceRef,
-    StoredWorker,
-    layout_signature_of,
-    newest_first,
-    status_at,
-    training_step_of,
-)
+from mx_artifacts.core.identity import SourceIdentity
+from mx_artifacts.core.sources import SourceQuery, newest_first, status_at, training_step_of
+from mx_artifacts.metadata.summary import SummaryRow
 
 
-def ref_of(stored: StoredWorker) -> SourceRef:
-    """Return the listing's row for a record."""
-    record = stored.record
-    return SourceRef(
-        mx_source_id=stored.mx_source_id,
-        worker_id=stored.worker_id,
-        model_name=stored.identity.model_name,
-        worker_rank=record.worker_rank,
-        accelerator=record.accelerator,
-        updated_at_ms=record.updated_at_ms,
-        status=record.status,
-        topology=record.topology,
-        source_load=record.source_load,
-        training_step=training_step_of(stored.identity),
-        layout_signature=layout_signature_of(stored.identity),
-    )
+def source_may_pass(query: SourceQuery, identity: SourceIdentity) -> bool:
+    """Return whether rows of a source of `identity` may pass the filters by model and step.
 
-
-def _passes(ref: SourceRef, query: SourceQuery) -> bool:
-    """Return whether `ref` passes every filter but the limit."""
-    step = ref.training_step
-    return (
-        query.mx_source_id in (None, ref.mx_source_id)
-        and query.status in (None, ref.status)
-        and query.model_name in (None, ref.model_name)
-        and query.worker_rank in (None, ref.worker_rank)
-        and (query.min_updated_at_ms is None or ref.updated_at_ms >= query.min_updated_at_ms)
-        and (
-            query.min_training_step is None
-            or (step is not None and step >= query.min_training_step)
-        )
-    )
-
-
-def select(refs: Iterable[SourceRef], query: SourceQuery) -> list[SourceRef]:
-    """Return the rows that pass, the newest first, `limit` at most.
-
-    Freshness is judged before the status filter and both before the limit, so that a silent
-    record never takes a live one's place.
+    A store that keeps one identity for all workers of a source need not read the rows of a source
+    that cannot pass.
     """
-    judged = (
-        replace(ref, status=status_at(ref.status, ref.updated_at_ms, query.fresh_since_ms))
-        for ref in refs
+    if query.model_name not in (None, identity.model_name):
+        return False
+    return _step_passes(training_step_of(identity), query.min_training_step)
+
+
+def matching(rows: Iterable[SummaryRow], query: SourceQuery) -> list[SummaryRow]:
+    """Return the rows that pass every filter but the limit, with the status that counts now.
+
+    Freshness is judged before the status filter and both before the limit, so that a silent record
+    never takes a live one's place.
+    """
+    passing = []
+    for row in rows:
+        status = status_at(row.status, row.updated_at_ms, query.fresh_since_ms)
+        if query.status in (None, status) and _passes(row, query):
+            passing.append(row if status is row.status else replace(row, status=status))
+    return passing
+
+
+def _passes(row: SummaryRow, query: SourceQuery) -> bool:
+    """Return whether `row` passes every filter but status and limit."""
+    return (
+        query.mx_source_id in (None, row.mx_source_id)
+        and query.model_name in (None, row.model_name)
+        and query.worker_rank in (None, row.worker_rank)
+        and (query.min_updated_at_ms is None or row.updated_at_ms >= query.min_updated_at_ms)
+        and _step_passes(row.training_step, query.min_training_step)
     )
-    passing = [ref for ref in judged if _passes(ref, query)]
-    passing.sort(key=newest_first)
-    return passing[: query.limit or None]
+
+
+def _step_passes(step: int | None, minimum: int | None) -> bool:
+    return minimum is None or (step is not None and step >= minimum)
+
+
+def ordered(rows: list[SummaryRow], limit: int | None) -> list[SummaryRow]:
+    """Return the rows newest first, `limit` at most; a limit of None or 0 is none."""
+    if limit and limit < len(rows):
+        return heapq.nsmallest(limit, rows, key=newest_first)
+    return sorted(rows, key=newest_first)

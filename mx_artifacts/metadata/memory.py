@@ -2,44 +2,51 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from dataclasses import replace
+from collections.abc import AsyncIterator, Iterable
+from dataclasses import dataclass, field, replace
+from itertools import chain, count
 
 from mx_artifacts.core.identity import SourceIdentity
 from mx_artifacts.core.sources import (
     PodIdentity,
     SourceQuery,
-    SourceRef,
     SourceStatus,
     StoredWorker,
     WorkerRecord,
     supersedes,
 )
-from mx_artifacts.metadata.base import BackendProperties
-from mx_artifacts.metadata.listing import ref_of, select
-from mx_artifacts.runtime.clock import SYSTEM_CLOCK, Clock
+from mx_artifacts.metadata.listing import matching, ordered
+from mx_artifacts.metadata.summary import SummaryRow, summary_of
 
 
-class MemoryBackend:
-    """A dictionary. No method awaits anything, so each is atomic on its event loop."""
+@dataclass(frozen=True)
+class _Published:
+    """A record as it was put; what heartbeats change of it is in its row."""
 
-    properties = BackendProperties(name="memory", survives_restart=False, shared=False)
+    identity: SourceIdentity
+    record: WorkerRecord
 
-    def __init__(self, clock: Clock = SYSTEM_CLOCK) -> None:
-        self._clock = clock
-        self._workers: dict[tuple[str, str], StoredWorker] = {}
-        self._ballots: dict[str, tuple[bytes, float]] = {}
 
-    async def start(self) -> None:
-        """Do nothing; there is nobody to connect to."""
+@dataclass
+class _Source:
+    """The workers of one source id, by worker id."""
 
-    async def close(self) -> None:
-        """Forget everything."""
-        self._workers.clear()
-        self._ballots.clear()
+    rows: dict[str, SummaryRow] = field(default_factory=dict)
+    published: dict[str, _Published] = field(default_factory=dict)
+    model_names: set[str] = field(default_factory=set)
+    """Spellings that were published; a source id does not tell upper from lower case."""
 
-    async def ping(self) -> None:
-        """Return at once."""
+
+class MemoryRecords:
+    """Dictionaries, by source and by model. No method awaits anything, so each is atomic.
+
+    A version is the number of the change that made it.
+    """
+
+    def __init__(self) -> None:
+        self._sources: dict[str, _Source] = {}
+        self._sources_of_model: dict[str, set[str]] = {}
+        self._changes = count(1)
 
     async def put(
         self,
@@ -50,17 +57,30 @@ class MemoryBackend:
         pod: PodIdentity,
     ) -> None:
         """Store or replace a whole record; the pod is of no use here."""
-        self._workers[mx_source_id, worker_id] = StoredWorker(
-            mx_source_id, worker_id, identity, record
-        )
+        row = summary_of(mx_source_id, worker_id, identity, record, self._next_version())
+        source = self._sources.setdefault(mx_source_id, _Source())
+        source.rows[worker_id] = row
+        source.published[worker_id] = _Published(identity, record)
+        source.model_names.add(identity.model_name)
+        self._sources_of_model.setdefault(identity.model_name, set()).add(mx_source_id)
 
     async def get(self, mx_source_id: str, worker_id: str) -> StoredWorker | None:
         """Return a record, or None."""
-        return self._workers.get((mx_source_id, worker_id))
+        row = self._row(mx_source_id, worker_id)
+        if row is None:
+            return None
+        published = self._sources[mx_source_id].published[worker_id]
+        record = replace(
+            published.record,
+            status=row.status,
+            updated_at_ms=row.updated_at_ms,
+            source_load=row.source_load,
+        )
+        return StoredWorker(mx_source_id, worker_id, published.identity, record)
 
-    async def list(self, query: SourceQuery) -> list[SourceRef]:
-        """Return the records that pass."""
-        return select(map(ref_of, self._workers.values()), query)
+    async def list(self, query: SourceQuery) -> list[SummaryRow]:
+        """Return the rows that pass."""
+        return ordered(matching(self._candidates(query), query), query.limit)
 
     async def update_status(
         self,
@@ -72,64 +92,65 @@ class MemoryBackend:
         source_load: float | None,
     ) -> bool:
         """Change the small mutable part; False when there is no such record."""
-        stored = self._workers.get((mx_source_id, worker_id))
-        if stored is None or stored.record.worker_rank != worker_rank:
+        row = self._row(mx_source_id, worker_id)
+        if row is None or row.worker_rank != worker_rank:
             return False
-        record = stored.record
-        if supersedes(status, updated_at_ms, record.status, record.updated_at_ms):
-            self._keep(
-                stored,
-                replace(
-                    record, status=status, updated_at_ms=updated_at_ms, source_load=source_load
-                ),
+        if supersedes(status, updated_at_ms, row.status, row.updated_at_ms):
+            self._sources[mx_source_id].rows[worker_id] = replace(
+                row,
+                status=status,
+                updated_at_ms=updated_at_ms,
+                source_load=source_load,
+                version=self._next_version(),
             )
         return True
 
-    async def mark_stale(
-        self, mx_source_id: str, worker_id: str, worker_rank: int, if_updated_at_ms: int
-    ) -> bool:
+    async def mark_stale(self, mx_source_id: str, worker_id: str, version: str) -> bool:
         """Set STALE if nothing happened to the record meanwhile."""
-        stored = self._workers.get((mx_source_id, worker_id))
-        if (
-            stored is None
-            or stored.record.worker_rank != worker_rank
-            or stored.record.updated_at_ms != if_updated_at_ms
-            or stored.record.status is SourceStatus.STALE
-        ):
+        row = self._row(mx_source_id, worker_id)
+        if row is None or row.version != version or row.status is SourceStatus.STALE:
             return False
-        self._keep(stored, replace(stored.record, status=SourceStatus.STALE))
+        self._sources[mx_source_id].rows[worker_id] = replace(
+            row, status=SourceStatus.STALE, version=self._next_version()
+        )
         return True
 
-    async def delete(
-        self, mx_source_id: str, worker_id: str, if_updated_at_ms: int | None = None
-    ) -> bool:
+    async def delete(self, mx_source_id: str, worker_id: str, version: str | None = None) -> bool:
         """Remove a record."""
-        stored = self._workers.get((mx_source_id, worker_id))
-        if stored is None or if_updated_at_ms not in (None, stored.record.updated_at_ms):
+        row = self._row(mx_source_id, worker_id)
+        if row is None or version not in (None, row.version):
             return False
-        del self._workers[mx_source_id, worker_id]
+        source = self._sources[mx_source_id]
+        del source.rows[worker_id], source.published[worker_id]
+        if not source.rows:
+            self._forget(mx_source_id)
         return True
 
-    async def scan(self) -> AsyncIterator[SourceRef]:
-        """Iterate over the records that are there now."""
-        for stored in tuple(self._workers.values()):
-            yield ref_of(stored)
+    async def scan(self) -> AsyncIterator[SummaryRow]:
+        """Iterate over the rows that are there now."""
+        for row in tuple(self._candidates(SourceQuery())):
+            yield row
 
-    async def get_ballots(self, group: str) -> bytes | None:
-        """Return a group's ballots, unless they are too old."""
-        ballots, until = self._ballots.get(group, (None, 0.0))
-        return ballots if self._clock.monotonic() < until else None
+    def _row(self, mx_source_id: str, worker_id: str) -> SummaryRow | None:
+        source = self._sources.get(mx_source_id)
+        return source.rows.get(worker_id) if source else None
 
-    async def replace_ballots(
-        self, group: str, expected: bytes | None, ballots: bytes, ttl_seconds: float
-    ) -> bool:
-        """Write a group's ballots if nobody else did meanwhile; forget those that are too old."""
-        now = self._clock.monotonic()
-        self._ballots = {name: kept for name, kept in self._ballots.items() if now < kept[1]}
-        if self._ballots.get(group, (None, 0.0))[0] != expected:
-            return False
-        self._ballots[group] = (ballots, now + ttl_seconds)
-        return True
+    def _next_version(self) -> str:
+        return str(next(self._changes))
 
-    def _keep(self, stored: StoredWorker, record: WorkerRecord) -> None:
-        self._workers[stored.mx_source_id, stored.worker_id] = replace(stored, record=record)
+    def _candidates(self, query: SourceQuery) -> Iterable[SummaryRow]:
+        """Return the rows of all sources that may pass, by the narrowest index there is."""
+        source_ids: Iterable[str] = self._sources
+        if query.mx_source_id is not None:
+            source_ids = {query.mx_source_id} & self._sources.keys()
+        elif query.model_name is not None:
+            source_ids = self._sources_of_model.get(query.model_name, ())
+        return chain.from_iterable(self._sources[each].rows.values() for each in source_ids)
+
+    def _forget(self, mx_source_id: str) -> None:
+        """Drop a source that has no workers left."""
+        for model_name in self._sources.pop(mx_source_id).model_names:
+            sources = self._sources_of_model[model_name]
+            sources.discard(mx_source_id)
+            if not sources:
+                del self._sources_of_model[model_name]

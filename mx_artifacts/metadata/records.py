@@ -1,11 +1,13 @@
 """Records as Redis keeps them: the JSON forms that deployed ModelExpress servers read and write.
 
-    mx:source:{id}              hash: __attributes__ -> identity; {worker_id} -> rank in decimal,
-                                or the small JSON (other servers write that)
-    mx:source:{id}:{worker_id}  hash: {rank} -> the whole record; status:{rank} -> the small JSON:
-                                worker_rank, status, updated_at, accelerator, source_load
+    mx:source:{id}              hash: __attributes__ -> identity; {worker_id} -> summary, or from
+                                older servers the rank in decimal
+    mx:source:{id}:{worker_id}  hash: {rank} -> the whole record; status:{rank} -> summary
 
-The small JSON is what a heartbeat writes; it overlays the record when it is at least as fresh.
+The summary is a small JSON: worker_rank, status, updated_at, accelerator, topology, source_load. A
+heartbeat writes it to both places. It counts instead of what the record says when it is at least as
+fresh, and a listing reads the one in the index and nothing else. Deployed servers read topology and
+accelerator from it too, and copy them at each heartbeat that they receive, so both must be in it.
 64-bit sizes and addresses are strings, since Lua's and JavaScript's numbers hold 53 bits.
 
 No I/O here. Every reader raises ValueError with what is wrong with the text.
@@ -22,18 +24,27 @@ from mx_artifacts.core.identity import SourceIdentity, framework_of, source_type
 from mx_artifacts.core.sources import (
     ArtifactSummary,
     SourceStatus,
-    StoredWorker,
     TensorDescriptor,
     WorkerRecord,
 )
-from mx_artifacts.metadata.json_fields import JsonFields, read_object
+from mx_artifacts.metadata.json_fields import JsonFields
 
 ATTRIBUTES = "__attributes__"
 """Field of a source's index hash that holds the identity; never a worker id."""
 
 
+def index_key(mx_source_id: str) -> str:
+    """Return the key of a source's index."""
+    return f"mx:source:{mx_source_id}"
+
+
+def worker_key(mx_source_id: str, worker_id: str) -> str:
+    """Return the key of a worker's hash."""
+    return f"mx:source:{mx_source_id}:{worker_id}"
+
+
 def status_field(worker_rank: int) -> str:
-    """Return the field of a worker's hash that holds the small JSON of a rank."""
+    """Return the field of a worker's hash that holds the summary of a rank."""
     return f"status:{worker_rank}"
 
 
@@ -51,7 +62,7 @@ def attributes_to_json(identity: SourceIdentity) -> str:
 
 def attributes_from_json(text: bytes) -> SourceIdentity:
     """Return the identity; fields that are missing are empty, as in records of older servers."""
-    fields = read_object(text, ATTRIBUTES)
+    fields = JsonFields.parse(text, ATTRIBUTES)
     return SourceIdentity(
         mx_version=fields.text("mx_version"),
         mx_source_type=source_type_of(fields.integer("mx_source_type", bits=31)),
@@ -99,8 +110,8 @@ def record_to_json(record: WorkerRecord) -> str:
         "agent_name": record.agent_name,
         "worker_grpc_endpoint": record.worker_grpc_endpoint,
         "accelerator": record.accelerator,
-        "source_load": record.source_load,
         "topology": dict(record.topology),
+        **_load(record),
     }
     if record.artifact is not None:
         values["artifact_source"] = {
@@ -110,8 +121,16 @@ def record_to_json(record: WorkerRecord) -> str:
     return _dump(values)
 
 
+def _load(record: WorkerRecord) -> Mapping[str, float]:
+    """Return the load to be written; older servers cannot read a record in which it is null."""
+    return {} if record.source_load is None else {"source_load": record.source_load}
+
+
+_STATUSES = {int(status): status for status in SourceStatus}
+
+
 def _status(value: int) -> SourceStatus:
-    return SourceStatus(value) if value in list(SourceStatus) else SourceStatus.UNKNOWN
+    return _STATUSES.get(value, SourceStatus.UNKNOWN)
 
 
 def _tensor(value: object) -> TensorDescriptor:
@@ -138,7 +157,7 @@ def _artifact(value: object) -> ArtifactSummary:
 
 def record_from_json(text: bytes) -> WorkerRecord:
     """Return the record; what older servers did not write is empty."""
-    fields = read_object(text, "record")
+    fields = JsonFields.parse(text, "record")
     # Records from before the discriminator say what they hold by which field is filled.
     implied = "nixl" if fields.octets("nixl_metadata") else "transfer_engine"
     backend_type = fields.text("backend_type") or implied
@@ -161,27 +180,28 @@ def record_from_json(text: bytes) -> WorkerRecord:
     )
 
 
-# --- the small part ------------------------------------------------------------------------------
+# --- the summary ---------------------------------------------------------------------------------
 
 
-def small_to_json(record: WorkerRecord) -> str:
-    """Return the mutable part as `status:{rank}` holds it; under 200 bytes by any usual value."""
+def summary_to_json(record: WorkerRecord) -> str:
+    """Return the summary of a record: under 200 bytes with any usual topology."""
     return _dump(
         {
             "worker_rank": record.worker_rank,
             "status": int(record.status),
             "updated_at": record.updated_at_ms,
             "accelerator": record.accelerator,
-            "source_load": record.source_load,
+            "topology": dict(record.topology),
+            **_load(record),
         }
     )
 
 
-def overlay(record: WorkerRecord, small: bytes | None) -> WorkerRecord:
-    """Return `record` with the small part laid over it, if that is at least as fresh."""
-    if small is None:
+def overlay(record: WorkerRecord, summary: bytes | None) -> WorkerRecord:
+    """Return `record` with the summary laid over it, if that is at least as fresh."""
+    if summary is None:
         return record
-    fields = read_object(small, "status")
+    fields = JsonFields.parse(summary, "status")
     if fields.integer("updated_at", bits=63) < record.updated_at_ms:
         return record
     return replace(
@@ -193,35 +213,49 @@ def overlay(record: WorkerRecord, small: bytes | None) -> WorkerRecord:
     )
 
 
-def rank_from_mark(text: bytes) -> int:
-    """Return the rank from a worker's field in the index: decimal, or inside the small JSON."""
-    if text.isdigit() and len(text) <= 10:  # 32 bits
-        return int(text)
-    return read_object(text, "index entry").integer("worker_rank")
+def _is_rank(entry: bytes) -> bool:
+    return entry.isdigit() and len(entry) <= 10  # 32 bits
 
 
-def stored_worker(
-    mx_source_id: str,
-    worker_id: str,
-    attributes: bytes | None,
-    mark: bytes | None,
-    fields: Mapping[bytes, bytes],
-) -> StoredWorker | None:
-    """Assemble a worker from its index entry `mark` and the fields of its own hash.
+def rank_of_entry(entry: bytes) -> int:
+    """Return the rank from a worker's entry in the index: decimal, or in the summary."""
+    if _is_rank(entry):
+        return int(entry)
+    return JsonFields.parse(entry, "index entry").integer("worker_rank")
+
+
+def record_of_entry(entry: bytes) -> WorkerRecord | None:
+    """Return what a worker's entry in the index says of its record: the summary's fields alone.
 
     Returns:
-        None when there is no record: no entry, or an entry whose record is gone.
+        None when it holds the rank only, as older servers write it; the record must then be read.
+    """
+    if _is_rank(entry):
+        return None
+    fields = JsonFields.parse(entry, "index entry")
+    if fields.value("updated_at") is None:
+        return None
+    return WorkerRecord(
+        worker_rank=fields.integer("worker_rank"),
+        status=_status(fields.integer("status")),
+        updated_at_ms=fields.integer("updated_at", bits=63),
+        accelerator=fields.text("accelerator"),
+        topology=fields.texts("topology"),
+        source_load=fields.number("source_load"),
+    )
+
+
+def stored_record(entry: bytes, fields: Mapping[bytes, bytes]) -> WorkerRecord | None:
+    """Assemble a record from its index entry and the fields of its worker's hash.
+
+    Returns:
+        None when the record is gone.
 
     Raises:
-        ValueError: any part cannot be read, or the identity is missing.
+        ValueError: any part cannot be read.
     """
-    if mark is None or not fields:
-        return None
-    rank = rank_from_mark(mark)
+    rank = rank_of_entry(entry)
     text = fields.get(str(rank).encode())
     if text is None:
         return None
-    if attributes is None:
-        raise ValueError(f"{ATTRIBUTES} is missing")
-    record = overlay(record_from_json(text), fields.get(status_field(rank).encode()))
-    return StoredWorker(mx_source_id, worker_id, attributes_from_json(attributes), record)
+    return overlay(record_from_json(text), fields.get(status_field(rank).encode()))

@@ -6,32 +6,45 @@ from collections.abc import Callable
 
 from mx_artifacts import settings
 from mx_artifacts.errors import ConfigurationError
-from mx_artifacts.metadata.base import MetadataBackend
+from mx_artifacts.metadata.base import BackendProperties, MetadataBackend
 
 MEMORY_URL = "memory:"
 EXPECTED = "memory: or redis://host:port/db (rediss:// for TLS)"
 
 
 def _memory(url: str) -> MetadataBackend:
-    from mx_artifacts.metadata.memory import MemoryBackend
+    from mx_artifacts.metadata.memory import MemoryRecords
+    from mx_artifacts.metadata.memory_ballots import MemoryBallots
 
     if url not in ("memory", MEMORY_URL):
         raise ConfigurationError(
             f"metadata backend {url!r} should be memory:, with nothing after it",
             hint="records in memory have no address; leave it out",
         )
-    return MemoryBackend()
+    return MetadataBackend(
+        BackendProperties("memory", survives_restart=False, shared=False),
+        MemoryRecords(),
+        MemoryBallots(),
+    )
 
 
 def _redis(url: str) -> MetadataBackend:
     try:
-        from mx_artifacts.metadata.redis import RedisBackend
+        from mx_artifacts.metadata.redis_ballots import RedisBallots
+        from mx_artifacts.metadata.redis_connection import RedisConnection
+        from mx_artifacts.metadata.redis_records import RedisRecords
     except ImportError as error:
         raise ConfigurationError(
             f"the metadata backend is Redis, but its client cannot be imported: {error}",
             hint="pip install redis",
         ) from error
-    return RedisBackend(url)
+    connection = RedisConnection(url)
+    return MetadataBackend(
+        BackendProperties("redis", survives_restart=True, shared=True),
+        RedisRecords(connection),
+        RedisBallots(connection),
+        (connection,),
+    )
 
 
 _BACKENDS: dict[str, Callable[[str], MetadataBackend]] = {

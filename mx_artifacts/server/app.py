@@ -11,7 +11,7 @@ import grpc.aio
 
 from mx_artifacts.core.groups import PRESENCE_SECONDS
 from mx_artifacts.errors import BackendUnavailableError
-from mx_artifacts.metadata.base import MetadataBackend
+from mx_artifacts.metadata.base import BackendProperties, MetadataBackend
 from mx_artifacts.metadata.registry import create_backend
 from mx_artifacts.observability.catalogue import ServerStarted
 from mx_artifacts.observability.events import EventSink, ignore_events
@@ -83,9 +83,9 @@ async def _serve(
     monitor = BackendMonitor(backend, events)
     # Without so_reuseport 0 a second server on the port would silently take half of the calls.
     server = grpc.aio.server(options=(*MESSAGE_OPTIONS, ("grpc.so_reuseport", 0)))
-    service = P2pService(backend, clock, config.heartbeat_timeout_seconds, events)
+    service = P2pService(backend.records, clock, config.heartbeat_timeout_seconds, events)
     p2p_pb2_grpc.add_P2pServiceServicer_to_server(service, server)  # type: ignore[no-untyped-call]
-    groups = GroupService(backend, clock, config.group_presence_seconds)
+    groups = GroupService(backend.ballots, clock, config.group_presence_seconds)
     group_pb2_grpc.add_GroupServiceServicer_to_server(groups, server)  # type: ignore[no-untyped-call]
     add_health_services(server, monitor, clock)
     address = join_address(config.host, bind(server, config.host, config.port))
@@ -96,6 +96,7 @@ async def _serve(
         logger.warning(
             "%s is open to everyone who can reach it: there is no authentication", address
         )
+    _say_what_is_not_kept(backend.properties)
     events(ServerStarted(address, backend.properties.name))
     on_ready(address)
     times = ReaperTimes(
@@ -104,7 +105,7 @@ async def _serve(
         config.reaper_scan_interval_seconds,
     )
     tasks = [
-        asyncio.create_task(Reaper(backend, clock, times, events).run(stop)),
+        asyncio.create_task(Reaper(backend.records, clock, times, events).run(stop)),
         asyncio.create_task(monitor.run(stop, PING_INTERVAL_SECONDS)),
     ]
     try:
@@ -126,3 +127,18 @@ async def _start_backend(backend: MetadataBackend) -> None:
         await backend.start()
     except BackendUnavailableError as error:
         logger.warning("starting without metadata backend: %s; %s", error, error.hint())
+
+
+def _say_what_is_not_kept(properties: BackendProperties) -> None:
+    """Log one line about what this backend, such as memory, the default, does not give."""
+    limits = []
+    if not properties.survives_restart:
+        limits.append("a restart of this server forgets them")
+    if not properties.shared:
+        limits.append("no other server sees them")
+    if limits:
+        logger.warning(
+            "records are in the backend %s: %s; MX_METADATA_BACKEND or --backend names another",
+            properties.name,
+            " and ".join(limits),
+        )

@@ -16,7 +16,7 @@ from mx_artifacts.core.groups import (
 )
 from mx_artifacts.errors import BackendUnavailableError
 from mx_artifacts.metadata.ballots import rounds_from_json, rounds_to_json
-from mx_artifacts.metadata.base import MetadataBackend
+from mx_artifacts.metadata.base import BallotStore
 from mx_artifacts.runtime.clock import Clock, unix_ms
 from mx_artifacts.server.answers import errors_as_status
 from mx_artifacts.wire.gen.mx_artifacts.v1 import group_pb2 as pb
@@ -30,10 +30,10 @@ _ATTEMPTS = 100
 
 
 class GroupService(group_pb2_grpc.GroupServiceServicer):
-    """Keeps nothing itself, so several servers may serve one group over a shared backend."""
+    """Keeps nothing itself, so several servers may serve one group over a shared store."""
 
-    def __init__(self, backend: MetadataBackend, clock: Clock, presence_seconds: float) -> None:
-        self._backend = backend
+    def __init__(self, ballots: BallotStore, clock: Clock, presence_seconds: float) -> None:
+        self._ballots = ballots
         self._clock = clock
         self._presence_seconds = presence_seconds
 
@@ -47,7 +47,7 @@ class GroupService(group_pb2_grpc.GroupServiceServicer):
 
     async def _take_in(self, report: MemberReport) -> Round:
         for _ in range(_ATTEMPTS):
-            stored = await self._backend.get_ballots(report.group)
+            stored = await self._ballots.get_ballots(report.group)
             before = _read(report.group, stored)
             after, round_ = advance(
                 before,
@@ -56,7 +56,7 @@ class GroupService(group_pb2_grpc.GroupServiceServicer):
                 presence_seconds=self._presence_seconds,
                 new_round_id=uuid.uuid4().hex,
             )
-            if after == before or await self._backend.replace_ballots(
+            if after == before or await self._ballots.replace_ballots(
                 report.group, stored, rounds_to_json(after), FORGET_SECONDS
             ):
                 _log(report, before, round_)

@@ -14,7 +14,7 @@ from dataclasses import replace
 
 from mx_artifacts.core.identity import SOURCE_ID_LENGTH, compute_mx_source_id
 from mx_artifacts.core.sources import PodIdentity, SourceStatus, WorkerRecord, status_at
-from mx_artifacts.metadata.base import MetadataBackend
+from mx_artifacts.metadata.base import RecordStore
 from mx_artifacts.observability.catalogue import SourcePublished
 from mx_artifacts.observability.events import EventSink, ignore_events
 from mx_artifacts.runtime.clock import Clock, unix_ms
@@ -31,16 +31,16 @@ _WORKER_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 
 
 class P2pService(p2p_pb2_grpc.P2pServiceServicer):
-    """Handlers of one server; they share nothing but the backend."""
+    """Handlers of one server; they share nothing but the record store."""
 
     def __init__(
         self,
-        backend: MetadataBackend,
+        records: RecordStore,
         clock: Clock,
         heartbeat_timeout_seconds: float,
         events: EventSink = ignore_events,
     ) -> None:
-        self._backend = backend
+        self._records = records
         self._events = events
         self._clock = clock
         self._heartbeat_timeout_ms = int(heartbeat_timeout_seconds * 1000)
@@ -58,7 +58,7 @@ class P2pService(p2p_pb2_grpc.P2pServiceServicer):
         mx_source_id = compute_mx_source_id(identity)
         record = self._stamped(convert.worker_from_wire(request.worker))
         pod = PodIdentity(request.pod_name, request.pod_uid, request.pod_namespace)
-        await self._backend.put(mx_source_id, request.worker_id, identity, record, pod)
+        await self._records.put(mx_source_id, request.worker_id, identity, record, pod)
         logger.info(
             "published worker %s of source %s (%s), rank %d",
             request.worker_id,
@@ -81,7 +81,7 @@ class P2pService(p2p_pb2_grpc.P2pServiceServicer):
         if request.identity.model_name:
             mx_source_id = compute_mx_source_id(convert.identity_from_wire(request.identity))
         query = convert.query_from_wire(request, mx_source_id)
-        refs = await self._backend.list(replace(query, fresh_since_ms=self._fresh_since_ms()))
+        refs = await self._records.list(replace(query, fresh_since_ms=self._fresh_since_ms()))
         return pb.ListSourcesResponse(instances=map(convert.ref_to_wire, refs))
 
     @errors_as_status
@@ -89,7 +89,7 @@ class P2pService(p2p_pb2_grpc.P2pServiceServicer):
         """Return one worker's record; found=false when there is none."""
         stored = None
         if _valid_keys(request.mx_source_id, request.worker_id):
-            stored = await self._backend.get(request.mx_source_id, request.worker_id)
+            stored = await self._records.get(request.mx_source_id, request.worker_id)
         if stored is None:
             return pb.GetMetadataResponse(
                 found=False, mx_source_id=request.mx_source_id, worker_id=request.worker_id
@@ -113,7 +113,7 @@ class P2pService(p2p_pb2_grpc.P2pServiceServicer):
             )
         load = request.source_load if request.HasField("source_load") else None
         known = _valid_keys(request.mx_source_id, request.worker_id) and (
-            await self._backend.update_status(
+            await self._records.update_status(
                 request.mx_source_id,
                 request.worker_id,
                 request.worker_rank,

@@ -6,9 +6,9 @@ import asyncio
 import logging
 from dataclasses import dataclass
 
-from mx_artifacts.core.sources import SourceRef, SourceStatus
+from mx_artifacts.core.sources import SourceStatus
 from mx_artifacts.errors import BackendUnavailableError
-from mx_artifacts.metadata.base import MetadataBackend
+from mx_artifacts.metadata.base import RecordStore
 from mx_artifacts.observability.catalogue import RecordsSwept
 from mx_artifacts.observability.events import EventSink, ignore_events
 from mx_artifacts.runtime.clock import Clock, unix_ms
@@ -34,17 +34,17 @@ class SweepReport:
 
 
 class Reaper:
-    """Several servers may each run one over a shared backend: every change is conditional on the
-    time that was read, so a heartbeat in between wins."""
+    """Several servers may each run one over shared records: every change is conditional on the
+    version that was read, so a heartbeat in between wins."""
 
     def __init__(
         self,
-        backend: MetadataBackend,
+        records: RecordStore,
         clock: Clock,
         times: ReaperTimes,
         events: EventSink = ignore_events,
     ) -> None:
-        self._backend = backend
+        self._records = records
         self._events = events
         self._clock = clock
         self._times = times
@@ -69,22 +69,15 @@ class Reaper:
         """
         marked = deleted = 0
         now_ms = unix_ms(self._clock)
-        async for ref in self._backend.scan():
-            age_seconds = (now_ms - ref.updated_at_ms) / 1000
-            if ref.status is not SourceStatus.STALE:
+        async for row in self._records.scan():
+            age_seconds = (now_ms - row.updated_at_ms) / 1000
+            key = row.mx_source_id, row.worker_id
+            if row.status is not SourceStatus.STALE:
                 if age_seconds > self._times.heartbeat_timeout_seconds:
-                    marked += await self._mark_stale(ref)
+                    marked += await self._records.mark_stale(*key, row.version)
             elif age_seconds > self._times.gc_timeout_seconds:
-                deleted += await self._delete(ref)
+                deleted += await self._records.delete(*key, row.version)
         if marked or deleted:
             logger.info("marked %d silent workers STALE, deleted %d", marked, deleted)
             self._events(RecordsSwept(marked, deleted))
         return SweepReport(marked, deleted)
-
-    async def _mark_stale(self, ref: SourceRef) -> bool:
-        return await self._backend.mark_stale(
-            ref.mx_source_id, ref.worker_id, ref.worker_rank, ref.updated_at_ms
-        )
-
-    async def _delete(self, ref: SourceRef) -> bool:
-        return await self._backend.delete(ref.mx_source_id, ref.worker_id, ref.updated_at_ms)

@@ -25,6 +25,7 @@ from mx_artifacts.core.sources import (
 )
 from mx_artifacts.metadata.base import MetadataBackend
 from mx_artifacts.metadata.registry import create_backend
+from mx_artifacts.metadata.summary import SummaryRow, summary_of
 from tests.support.valkey import RedisProcess, redis_binary, running, valkey_binary
 
 BACKENDS = ("memory", "valkey", "redis-server")
@@ -102,17 +103,22 @@ async def put(
     record: WorkerRecord = RECORD,
     identity: SourceIdentity = IDENTITY,
 ) -> None:
-    await backend.put(compute_mx_source_id(identity), worker_id, identity, record, POD)
+    await backend.records.put(compute_mx_source_id(identity), worker_id, identity, record, POD)
 
 
 async def status_of(backend: MetadataBackend, worker_id: str = "w1") -> tuple[SourceStatus, int]:
-    stored = await backend.get(SOURCE, worker_id)
+    stored = await backend.records.get(SOURCE, worker_id)
     assert stored is not None
     return stored.record.status, stored.record.updated_at_ms
 
 
+async def row_of(backend: MetadataBackend, worker_id: str = "w1") -> SummaryRow:
+    [row] = [row for row in await backend.records.list(SourceQuery()) if row.worker_id == worker_id]
+    return row
+
+
 async def workers(backend: MetadataBackend, query: SourceQuery = SourceQuery()) -> list[str]:  # noqa: B008
-    return [ref.worker_id for ref in await backend.list(query)]
+    return [ref.worker_id for ref in await backend.records.list(query)]
 
 
 def test_what_was_put_is_got_back_whole(run: Run) -> None:
@@ -129,7 +135,7 @@ def test_what_was_put_is_got_back_whole(run: Run) -> None:
         for worker_id, record in records.items():
             await put(backend, worker_id, record)
         for worker_id, record in records.items():
-            stored = await backend.get(SOURCE, worker_id)
+            stored = await backend.records.get(SOURCE, worker_id)
             assert stored is not None
             assert stored.record == record
             assert stored.identity == IDENTITY
@@ -141,14 +147,12 @@ def test_what_was_put_is_got_back_whole(run: Run) -> None:
 def test_an_empty_backend_says_so(run: Run) -> None:
     async def scenario(backend: MetadataBackend) -> None:
         await backend.ping()
-        assert await backend.get(SOURCE, "w1") is None
-        assert await backend.list(SourceQuery()) == []
-        assert await backend.list(SourceQuery(mx_source_id=SOURCE)) == []
-        assert [ref async for ref in backend.scan()] == []
-        assert not await backend.update_status(SOURCE, "w1", 3, SourceStatus.READY, T, None)
-        assert not await backend.mark_stale(SOURCE, "w1", 3, T)
-        assert not await backend.delete(SOURCE, "w1")
-        assert not await backend.delete(SOURCE, "w1", T)
+        assert await backend.records.get(SOURCE, "w1") is None
+        assert await backend.records.list(SourceQuery()) == []
+        assert await backend.records.list(SourceQuery(mx_source_id=SOURCE)) == []
+        assert [ref async for ref in backend.records.scan()] == []
+        assert not await backend.records.update_status(SOURCE, "w1", 3, SourceStatus.READY, T, None)
+        assert not await backend.records.delete(SOURCE, "w1")
 
     run(scenario)
 
@@ -158,13 +162,13 @@ def test_a_second_put_replaces_the_record_and_its_rank(run: Run) -> None:
 
     async def scenario(backend: MetadataBackend) -> None:
         await put(backend)
-        await backend.update_status(SOURCE, "w1", 3, SourceStatus.READY, T + 10, 0.5)
+        await backend.records.update_status(SOURCE, "w1", 3, SourceStatus.READY, T + 10, 0.5)
         await put(backend, record=again)
-        stored = await backend.get(SOURCE, "w1")
+        stored = await backend.records.get(SOURCE, "w1")
         assert stored is not None
         assert stored.record == again
-        assert [ref.worker_rank for ref in await backend.list(SourceQuery())] == [5]
-        assert not await backend.update_status(SOURCE, "w1", 3, SourceStatus.READY, T, None)
+        assert [ref.worker_rank for ref in await backend.records.list(SourceQuery())] == [5]
+        assert not await backend.records.update_status(SOURCE, "w1", 3, SourceStatus.READY, T, None)
 
     run(scenario)
 
@@ -172,14 +176,14 @@ def test_a_second_put_replaces_the_record_and_its_rank(run: Run) -> None:
 def test_a_heartbeat_changes_status_time_and_load_alone(run: Run) -> None:
     async def scenario(backend: MetadataBackend) -> None:
         await put(backend)
-        assert await backend.update_status(SOURCE, "w1", 3, SourceStatus.READY, T + 1, 0.25)
-        stored = await backend.get(SOURCE, "w1")
+        assert await backend.records.update_status(SOURCE, "w1", 3, SourceStatus.READY, T + 1, 0.25)
+        stored = await backend.records.get(SOURCE, "w1")
         assert stored is not None
         assert stored.record == replace(
             RECORD, status=SourceStatus.READY, updated_at_ms=T + 1, source_load=0.25
         )
-        assert await backend.update_status(SOURCE, "w1", 3, SourceStatus.READY, T + 2, None)
-        [ref] = await backend.list(SourceQuery())
+        assert await backend.records.update_status(SOURCE, "w1", 3, SourceStatus.READY, T + 2, None)
+        [ref] = await backend.records.list(SourceQuery())
         assert (ref.source_load, ref.updated_at_ms) == (None, T + 2)
         assert (ref.accelerator, ref.topology) == ("cuda", {"rack": "r1"})
 
@@ -189,9 +193,15 @@ def test_a_heartbeat_changes_status_time_and_load_alone(run: Run) -> None:
 def test_a_heartbeat_of_another_rank_or_worker_is_unknown(run: Run) -> None:
     async def scenario(backend: MetadataBackend) -> None:
         await put(backend)
-        assert not await backend.update_status(SOURCE, "w1", 4, SourceStatus.READY, T + 1, None)
-        assert not await backend.update_status(SOURCE, "w2", 3, SourceStatus.READY, T + 1, None)
-        assert not await backend.update_status("0" * 16, "w1", 3, SourceStatus.READY, T + 1, None)
+        assert not await backend.records.update_status(
+            SOURCE, "w1", 4, SourceStatus.READY, T + 1, None
+        )
+        assert not await backend.records.update_status(
+            SOURCE, "w2", 3, SourceStatus.READY, T + 1, None
+        )
+        assert not await backend.records.update_status(
+            "0" * 16, "w1", 3, SourceStatus.READY, T + 1, None
+        )
         assert await status_of(backend) == (SourceStatus.INITIALIZING, T)
 
     run(scenario)
@@ -200,11 +210,13 @@ def test_a_heartbeat_of_another_rank_or_worker_is_unknown(run: Run) -> None:
 def test_a_late_heartbeat_does_not_revive_a_stale_record(run: Run) -> None:
     async def scenario(backend: MetadataBackend) -> None:
         await put(backend)
-        assert await backend.update_status(SOURCE, "w1", 3, SourceStatus.STALE, T + 5, None)
+        assert await backend.records.update_status(SOURCE, "w1", 3, SourceStatus.STALE, T + 5, None)
         for late in (T + 4, T + 5):
-            assert await backend.update_status(SOURCE, "w1", 3, SourceStatus.READY, late, None)
+            assert await backend.records.update_status(
+                SOURCE, "w1", 3, SourceStatus.READY, late, None
+            )
             assert await status_of(backend) == (SourceStatus.STALE, T + 5)
-        assert await backend.update_status(SOURCE, "w1", 3, SourceStatus.READY, T + 6, None)
+        assert await backend.records.update_status(SOURCE, "w1", 3, SourceStatus.READY, T + 6, None)
         assert await status_of(backend) == (SourceStatus.READY, T + 6)
 
     run(scenario)
@@ -213,9 +225,9 @@ def test_a_late_heartbeat_does_not_revive_a_stale_record(run: Run) -> None:
 def test_of_two_updates_in_one_millisecond_stale_wins(run: Run) -> None:
     async def scenario(backend: MetadataBackend) -> None:
         await put(backend)
-        assert await backend.update_status(SOURCE, "w1", 3, SourceStatus.READY, T, None)
+        assert await backend.records.update_status(SOURCE, "w1", 3, SourceStatus.READY, T, None)
         assert await status_of(backend) == (SourceStatus.READY, T)
-        assert await backend.update_status(SOURCE, "w1", 3, SourceStatus.STALE, T, None)
+        assert await backend.records.update_status(SOURCE, "w1", 3, SourceStatus.STALE, T, None)
         assert await status_of(backend) == (SourceStatus.STALE, T)
 
     run(scenario)
@@ -225,41 +237,90 @@ def test_heartbeats_that_race_leave_the_newest(run: Run) -> None:
     async def scenario(backend: MetadataBackend) -> None:
         await put(backend)
         beats = [
-            backend.update_status(SOURCE, "w1", 3, SourceStatus.READY, T + step, step / 100)
+            backend.records.update_status(SOURCE, "w1", 3, SourceStatus.READY, T + step, step / 100)
             for step in (7, 30, 1, 29, 12, 30, 4)
         ]
         assert all(await asyncio.gather(*beats))
-        [ref] = await backend.list(SourceQuery())
+        [ref] = await backend.records.list(SourceQuery())
         assert (ref.updated_at_ms, ref.source_load) == (T + 30, 0.3)
 
     run(scenario)
 
 
-def test_mark_stale_needs_the_time_that_was_read(run: Run) -> None:
+def test_mark_stale_needs_the_version_that_was_read(run: Run) -> None:
     async def scenario(backend: MetadataBackend) -> None:
+        store = backend.records
         await put(backend)
-        await backend.update_status(SOURCE, "w1", 3, SourceStatus.READY, T + 1, None)
-        assert not await backend.mark_stale(SOURCE, "w1", 3, T)
-        assert not await backend.mark_stale(SOURCE, "w1", 4, T + 1)
+        published = await row_of(backend)
+        await store.update_status(SOURCE, "w1", 3, SourceStatus.READY, T + 1, None)
+        assert not await store.mark_stale(SOURCE, "w1", published.version)
         assert await status_of(backend) == (SourceStatus.READY, T + 1)
-        assert await backend.mark_stale(SOURCE, "w1", 3, T + 1)
+        ready = await row_of(backend)
+        assert await store.mark_stale(SOURCE, "w1", ready.version)
         assert await status_of(backend) == (SourceStatus.STALE, T + 1)
-        assert not await backend.mark_stale(SOURCE, "w1", 3, T + 1)
+        assert not await store.mark_stale(SOURCE, "w1", ready.version)
+        stale = await row_of(backend)
+        assert (stale.status, stale.updated_at_ms) == (SourceStatus.STALE, T + 1)
+        assert stale.version not in (published.version, ready.version)
+        assert not await store.mark_stale(SOURCE, "w1", stale.version)
+        assert not await store.mark_stale(SOURCE, "w2", stale.version)
 
     run(scenario)
 
 
-def test_delete_needs_the_time_that_was_read_if_one_is_given(run: Run) -> None:
+def test_delete_needs_the_version_that_was_read_if_one_is_given(run: Run) -> None:
     async def scenario(backend: MetadataBackend) -> None:
+        store = backend.records
         await put(backend)
         await put(backend, "w2")
-        await backend.update_status(SOURCE, "w1", 3, SourceStatus.STALE, T + 1, None)
-        assert not await backend.delete(SOURCE, "w1", T)
-        assert await backend.delete(SOURCE, "w1", T + 1)
-        assert not await backend.delete(SOURCE, "w1", T + 1)
+        published = await row_of(backend)
+        await store.update_status(SOURCE, "w1", 3, SourceStatus.STALE, T + 1, None)
+        stale = await row_of(backend)
+        assert not await store.delete(SOURCE, "w1", published.version)
+        assert await store.get(SOURCE, "w1") is not None
+        assert await store.delete(SOURCE, "w1", stale.version)
+        assert not await store.delete(SOURCE, "w1", stale.version)
+        assert await store.get(SOURCE, "w1") is None
         assert await workers(backend) == ["w2"]
-        assert await backend.delete(SOURCE, "w2")
+        assert await store.delete(SOURCE, "w2")
         assert await workers(backend) == []
+
+    run(scenario)
+
+
+def test_a_heartbeat_after_the_reaper_has_read_wins(run: Run) -> None:
+    async def scenario(backend: MetadataBackend) -> None:
+        store = backend.records
+        await put(backend)
+        stale = replace(RECORD, status=SourceStatus.STALE)
+        await put(backend, "w2", stale)
+        rows = [row async for row in store.scan()]
+        for worker_id in ("w1", "w2"):
+            assert await store.update_status(SOURCE, worker_id, 3, SourceStatus.READY, T + 9, None)
+        for row in rows:
+            assert not await store.mark_stale(SOURCE, row.worker_id, row.version)
+            assert not await store.delete(SOURCE, row.worker_id, row.version)
+        assert {row.status for row in await store.list(SourceQuery())} == {SourceStatus.READY}
+
+    run(scenario)
+
+
+def test_a_row_says_what_the_record_says(run: Run) -> None:
+    identity = IDENTITY.with_fields(
+        extra_parameters={"training_step": "7", "layout_signature": "abc"}
+    )
+    tensors = (TensorDescriptor("w", 1, 2, 3, "bfloat16"),)
+    record = replace(RECORD, artifact=None, tensors=tensors, source_load=0.25)
+
+    async def scenario(backend: MetadataBackend) -> None:
+        await put(backend, record=record, identity=identity)
+        row = await row_of(backend)
+        assert row == summary_of(
+            compute_mx_source_id(identity), "w1", identity, record, row.version
+        )
+        assert row.source_type is SourceType.TRITON_CACHE
+        assert (row.training_step, row.layout_signature) == (7, "abc")
+        assert row.version
 
     run(scenario)
 
@@ -296,22 +357,34 @@ def test_listings_are_newest_first_and_then_limited(run: Run) -> None:
     other = IDENTITY.with_fields(model_name="other")
 
     async def scenario(backend: MetadataBackend) -> None:
-        for worker_id, seconds in (("c", 1), ("a", 2), ("b", 1)):
-            record = replace(RECORD, updated_at_ms=T + seconds * 1000)
-            await put(backend, worker_id, record)
-            await put(backend, worker_id, record, identity=other)
-        first, second = sorted(map(compute_mx_source_id, (IDENTITY, other)))
-        refs = await backend.list(SourceQuery())
-        assert [(ref.mx_source_id, ref.worker_id) for ref in refs] == [
-            *((first, "a"), (second, "a")),
-            *((first, "b"), (first, "c"), (second, "b"), (second, "c")),
-        ]
-        assert await backend.list(SourceQuery(limit=2)) == refs[:2]
+        for age, worker_id in enumerate(("c", "a", "b")):
+            await put(backend, worker_id, replace(RECORD, updated_at_ms=T - age))
+            await put(backend, worker_id, replace(RECORD, updated_at_ms=T - age), other)
+        await backend.records.update_status(SOURCE, "a", 3, SourceStatus.READY, T + 9, None)
+        rows = await backend.records.list(SourceQuery())
+        ages = [row.updated_at_ms for row in rows]
+        assert ages == [T + 9, T, T, T - 1, T - 2, T - 2]
+        assert rows[0].worker_id == "a"
+        assert rows[1].mx_source_id < rows[2].mx_source_id  # equally old: by their ids
+        for limit in range(1, 6):
+            assert await backend.records.list(SourceQuery(limit=limit)) == rows[:limit]
         for unlimited in (0, None, 100):
-            assert await backend.list(SourceQuery(limit=unlimited)) == refs
-        # A heartbeat makes a record the newest.
-        assert await backend.update_status(SOURCE, "c", 3, SourceStatus.READY, T + 9000, None)
-        assert await workers(backend, SourceQuery(limit=1)) == ["c"]
+            assert await backend.records.list(SourceQuery(limit=unlimited)) == rows
+        one = SourceQuery(mx_source_id=SOURCE)
+        assert await workers(backend, one) == ["a", "c", "b"]
+
+    run(scenario)
+
+
+def test_a_source_that_lost_its_workers_is_found_again_when_one_publishes(run: Run) -> None:
+    async def scenario(backend: MetadataBackend) -> None:
+        by_model = SourceQuery(model_name=IDENTITY.model_name)
+        for _ in range(2):
+            await put(backend)
+            assert await workers(backend, by_model) == ["w1"]
+            assert await backend.records.delete(SOURCE, "w1")
+            assert await workers(backend, by_model) == []
+            assert await workers(backend, SourceQuery(mx_source_id=SOURCE)) == []
 
     run(scenario)
 
@@ -328,12 +401,12 @@ def test_a_silent_ready_record_counts_as_stale_before_filter_and_limit(run: Run)
             "b-alive"
         ]
         assert await workers(backend, replace(fresh, status=SourceStatus.STALE)) == ["a-silent"]
-        assert {ref.worker_id: ref.status for ref in await backend.list(fresh)} == {
-            "a-silent": SourceStatus.STALE,
-            "b-alive": SourceStatus.READY,
-            "c-starting": SourceStatus.INITIALIZING,
-        }
-        stored = await backend.get(SOURCE, "a-silent")  # what is stored does not change
+        assert [ref.status for ref in await backend.records.list(fresh)] == [
+            SourceStatus.READY,
+            SourceStatus.STALE,
+            SourceStatus.INITIALIZING,
+        ]
+        stored = await backend.records.get(SOURCE, "a-silent")  # what is stored does not change
         assert stored is not None
         assert stored.record.status is SourceStatus.READY
 
@@ -345,7 +418,7 @@ def test_types_and_engines_without_a_name_are_kept_as_numbers(run: Run) -> None:
 
     async def scenario(backend: MetadataBackend) -> None:
         await put(backend, identity=later)
-        stored = await backend.get(compute_mx_source_id(later), "w1")
+        stored = await backend.records.get(compute_mx_source_id(later), "w1")
         assert stored is not None
         assert stored.identity == later
 
@@ -359,7 +432,7 @@ def test_scan_sees_every_record_of_many(run: Run) -> None:
             identity = IDENTITY.with_fields(model_name=f"model-{number // 2}")
             await put(backend, f"w{number}", identity=identity)
             expected.add((compute_mx_source_id(identity), f"w{number}"))
-        seen = [(ref.mx_source_id, ref.worker_id) async for ref in backend.scan()]
+        seen = [(ref.mx_source_id, ref.worker_id) async for ref in backend.records.scan()]
         assert sorted(seen) == sorted(expected)
 
     run(scenario)
@@ -367,15 +440,15 @@ def test_scan_sees_every_record_of_many(run: Run) -> None:
 
 def test_ballots_are_replaced_only_by_who_has_read_them(run: Run) -> None:
     async def scenario(backend: MetadataBackend) -> None:
-        assert await backend.get_ballots("g/1:triton") is None
-        assert not await backend.replace_ballots("g/1:triton", b"old", b"new", 60)
-        assert await backend.replace_ballots("g/1:triton", None, b"first \x00\xff", 60)
-        assert not await backend.replace_ballots("g/1:triton", None, b"second", 60)
-        assert await backend.replace_ballots("g/1:triton", b"first \x00\xff", b"second", 60)
-        assert await backend.get_ballots("g/1:triton") == b"second"
-        assert await backend.get_ballots("g:triton") is None
-        assert await backend.list(SourceQuery()) == []
-        assert [ref async for ref in backend.scan()] == []
+        assert await backend.ballots.get_ballots("g/1:triton") is None
+        assert not await backend.ballots.replace_ballots("g/1:triton", b"old", b"new", 60)
+        assert await backend.ballots.replace_ballots("g/1:triton", None, b"first \x00\xff", 60)
+        assert not await backend.ballots.replace_ballots("g/1:triton", None, b"second", 60)
+        assert await backend.ballots.replace_ballots("g/1:triton", b"first \x00\xff", b"second", 60)
+        assert await backend.ballots.get_ballots("g/1:triton") == b"second"
+        assert await backend.ballots.get_ballots("g:triton") is None
+        assert await backend.records.list(SourceQuery()) == []
+        assert [ref async for ref in backend.records.scan()] == []
 
     run(scenario)
 
@@ -383,22 +456,22 @@ def test_ballots_are_replaced_only_by_who_has_read_them(run: Run) -> None:
 def test_of_writers_that_race_one_wins(run: Run) -> None:
     async def scenario(backend: MetadataBackend) -> None:
         texts = [str(number).encode() for number in range(20)]
-        writes = (backend.replace_ballots("g", None, text, 60) for text in texts)
+        writes = (backend.ballots.replace_ballots("g", None, text, 60) for text in texts)
         won = await asyncio.gather(*writes)
         assert won.count(True) == 1
-        assert await backend.get_ballots("g") == texts[won.index(True)]
+        assert await backend.ballots.get_ballots("g") == texts[won.index(True)]
 
     run(scenario)
 
 
 def test_ballots_expire(run: Run) -> None:
     async def scenario(backend: MetadataBackend) -> None:
-        assert await backend.replace_ballots("g", None, b"old", 0.02)
-        assert await backend.replace_ballots("h", None, b"kept", 60)
+        assert await backend.ballots.replace_ballots("g", None, b"old", 0.02)
+        assert await backend.ballots.replace_ballots("h", None, b"kept", 60)
         await asyncio.sleep(0.05)
-        assert await backend.get_ballots("g") is None
-        assert await backend.replace_ballots("g", None, b"new", 60)
-        assert await backend.get_ballots("h") == b"kept"
+        assert await backend.ballots.get_ballots("g") is None
+        assert await backend.ballots.replace_ballots("g", None, b"new", 60)
+        assert await backend.ballots.get_ballots("h") == b"kept"
 
     run(scenario)
 

@@ -431,8 +431,10 @@ def test_a_poison_record_does_not_hide_the_others(
         client.publish(IDENTITY, RECORD, "good")
         client.publish(IDENTITY, RECORD, "poison")
         valkey.client.hset(f"mx:source:{SOURCE}:poison", "1", b'{"updated_at": 1e99')
-        assert workers(client) == {"good"}
+        assert workers(client) == {"good", "poison"}  # a listing reads no records
         assert client.get_metadata(SOURCE, "poison") is None
+        valkey.client.hset(f"mx:source:{SOURCE}", "poison", b'{"updated_at": 1e99')
+        assert workers(client) == {"good"}
 
 
 def test_two_servers_share_one_backend(valkey: RedisProcess) -> None:
@@ -547,6 +549,16 @@ def test_a_reachable_listener_without_authentication_is_warned_about(
         assert "no authentication" in caplog.text
 
 
+def test_a_server_says_when_its_records_are_in_memory_only(
+    valkey: RedisProcess, quiet: ServerConfig, caplog: pytest.LogCaptureFixture
+) -> None:
+    with running_central(replace(quiet, backend_url=valkey.url)):
+        assert "a restart of this server forgets them" not in caplog.text
+    with running_central(quiet):
+        [line] = [r.getMessage() for r in caplog.records if "backend memory" in r.getMessage()]
+    assert "a restart of this server forgets them and no other server sees them" in line
+
+
 def test_a_bad_backend_url_is_refused_before_listening(quiet: ServerConfig) -> None:
     assert "should be memory:" in str(refuse(replace(quiet, backend_url="etcd://x")))
 
@@ -561,7 +573,7 @@ def test_calls_in_flight_finish_before_the_server_stops(
         await asyncio.sleep(0.2)  # the server is told to stop meanwhile
         return []
 
-    monkeypatch.setattr("mx_artifacts.metadata.memory.MemoryBackend.list", slow_list)
+    monkeypatch.setattr("mx_artifacts.metadata.memory.MemoryRecords.list", slow_list)
     with futures.ThreadPoolExecutor(1) as pool:
         with running_central(quiet) as address:
             client = CentralClient(address, timeout_seconds=10)

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from mx_artifacts.errors import ConfigurationError, InstallError
 from mx_artifacts.filesystem.files import as_json, nothing, write_durably
-from mx_artifacts.filesystem.json_documents import field_of, read_object, relative_path, texts_of
+from mx_artifacts.filesystem.json_documents import field_of, read_document, relative_path, texts_of
 from mx_artifacts.install.base import ArtifactOrigin
 from mx_artifacts.runtime.gc_pause import gc_paused
 
@@ -134,7 +134,7 @@ def load_receipt(path: Path) -> Receipt:
         InstallError: it cannot be read, or is damaged; names the file and the field.
     """
     try:
-        return _receipt(read_object(path))
+        return _receipt(read_document(path))
     except _OtherFormatError as error:
         raise InstallError(
             f"{path} is {error}", hint=f"{_TAKE_OVER}, then remove {path}"
@@ -152,7 +152,7 @@ def load_named_receipt(path: Path) -> Receipt:
         ConfigurationError: it is none, or a damaged one; says why.
     """
     try:
-        return _receipt(read_object(path))
+        return _receipt(read_document(path))
     except _OtherFormatError as error:
         raise ConfigurationError(f"{path} is {error}", hint=_TAKE_OVER) from error
     except (OSError, ValueError) as error:

@@ -90,9 +90,22 @@ def test_the_documented_index_entries() -> None:
     attributes = b'{"model_name":"deepseek-ai/DeepSeek-V3","mx_version":"0.5.0"}'
     identity = records.attributes_from_json(attributes)
     assert identity == SourceIdentity(model_name="deepseek-ai/DeepSeek-V3", mx_version="0.5.0")
-    assert records.rank_from_mark(b"1") == 1
-    small = b'{"worker_rank":4,"status":2,"updated_at":1700000000000,"accelerator":"cuda"}'
-    assert records.rank_from_mark(small) == 4
+    assert records.rank_of_entry(b"1") == 1
+    assert records.record_of_entry(b"1") is None
+    summary = b'{"worker_rank":4,"status":2,"updated_at":1700000000000,"accelerator":"cuda"}'
+    assert records.rank_of_entry(summary) == 4
+    assert records.record_of_entry(summary) == WorkerRecord(
+        worker_rank=4, status=SourceStatus.READY, updated_at_ms=T, accelerator="cuda"
+    )
+
+
+def test_an_entry_without_a_time_is_no_summary() -> None:
+    assert records.record_of_entry(b'{"worker_rank":4,"status":2}') is None
+
+
+def test_a_load_that_is_not_known_is_left_out_since_older_servers_cannot_read_null() -> None:
+    for text in (records.record_to_json(WorkerRecord()), records.summary_to_json(WorkerRecord())):
+        assert "source_load" not in json.loads(text)
 
 
 uint32 = st.integers(0, (1 << 32) - 1)
@@ -148,7 +161,13 @@ def test_identity_round_trip(identity: SourceIdentity) -> None:
 @given(worker_records)
 def test_record_round_trip(record: WorkerRecord) -> None:
     assert records.record_from_json(records.record_to_json(record).encode()) == record
-    assert records.overlay(record, records.small_to_json(record).encode()) == record
+    summary = records.summary_to_json(record).encode()
+    assert records.overlay(record, summary) == record
+    listed = records.record_of_entry(summary)
+    assert listed is not None
+    assert (listed.worker_rank, listed.status) == (record.worker_rank, record.status)
+    assert (listed.updated_at_ms, listed.source_load) == (record.updated_at_ms, record.source_load)
+    assert (listed.accelerator, listed.topology) == (record.accelerator, record.topology)
 
 
 @pytest.mark.parametrize(
@@ -177,12 +196,12 @@ def test_an_unknown_status_is_unknown() -> None:
     assert records.record_from_json(b'{"status":9}').status is SourceStatus.UNKNOWN
 
 
-def test_the_small_part_overlays_when_at_least_as_fresh() -> None:
+def test_the_summary_overlays_when_at_least_as_fresh() -> None:
     record = WorkerRecord(updated_at_ms=T, source_load=0.5)
 
     def overlaid(updated_at: int) -> SourceStatus:
-        small = {"worker_rank": 0, "status": 3, "updated_at": updated_at}
-        return records.overlay(record, json.dumps(small).encode()).status
+        summary = {"worker_rank": 0, "status": 3, "updated_at": updated_at}
+        return records.overlay(record, json.dumps(summary).encode()).status
 
     assert overlaid(T - 1) is SourceStatus.INITIALIZING
     assert overlaid(T) is SourceStatus.STALE
@@ -190,15 +209,16 @@ def test_the_small_part_overlays_when_at_least_as_fresh() -> None:
     assert records.overlay(record, None) == record
 
 
-def test_the_small_part_is_small() -> None:
+def test_the_summary_is_small() -> None:
     record = WorkerRecord(
         worker_rank=(1 << 32) - 1,
         updated_at_ms=(1 << 53),
         accelerator="a" * 32,
         source_load=0.30000001192092896,
-        topology={"zone": "z" * 500},
+        topology={"zone": "eu-west-1a", "rack": "r17"},
+        tensors=(TensorDescriptor("w", 1, 2, 3, "bfloat16"),) * 100,
     )
-    assert len(records.small_to_json(record)) < 200
+    assert len(records.summary_to_json(record)) < 220
 
 
 @pytest.mark.parametrize(
@@ -238,39 +258,28 @@ def test_a_load_that_no_float_holds_is_not_known() -> None:
     assert records.record_from_json(b'{"source_load":1e300}').source_load is None
 
 
-class TestStoredWorker:
-    attributes: ClassVar = records.attributes_to_json(SourceIdentity(model_name="m")).encode()
+class TestStoredRecord:
     record: ClassVar = WorkerRecord(worker_rank=2, updated_at_ms=T)
     fields: ClassVar = {b"2": records.record_to_json(record).encode()}
 
-    def test_assembles_the_rank_that_the_index_names(self) -> None:
+    def test_is_of_the_rank_that_the_index_names(self) -> None:
         other = records.record_to_json(replace(self.record, worker_rank=1)).encode()
-        stored = records.stored_worker(
-            "s", "w", self.attributes, b"2", {b"1": other, **self.fields}
-        )
-        assert stored is not None
-        assert stored.record == self.record
-        assert stored.identity.model_name == "m"
+        assert records.stored_record(b"2", {b"1": other, **self.fields}) == self.record
+
+    @pytest.mark.parametrize(("entry", "fields"), [(b"2", {}), (b"3", fields)], ids=str)
+    def test_nothing_is_there(self, entry: bytes, fields: dict[bytes, bytes]) -> None:
+        assert records.stored_record(entry, fields) is None
 
     @pytest.mark.parametrize(
-        ("mark", "fields"), [(None, fields), (b"2", {}), (b"3", fields)], ids=str
+        ("entry", "fields"),
+        [(b"x", fields), (b"2", {**fields, b"status:2": b"x"}), (b"2", {b"2": b"x"})],
     )
-    def test_nothing_is_there(self, mark: bytes | None, fields: dict[bytes, bytes]) -> None:
-        assert records.stored_worker("s", "w", self.attributes, mark, fields) is None
-
-    @pytest.mark.parametrize(
-        ("attributes", "mark", "fields"),
-        [
-            (None, b"2", fields),
-            (b"{", b"2", fields),
-            (b'{"mx_source_type":-1}', b"2", fields),
-            (attributes, b"x", fields),
-            (attributes, b"2", {**fields, b"status:2": b"x"}),
-            (attributes, b"2", {b"2": b"x"}),
-        ],
-    )
-    def test_unreadable(
-        self, attributes: bytes | None, mark: bytes, fields: dict[bytes, bytes]
-    ) -> None:
+    def test_unreadable(self, entry: bytes, fields: dict[bytes, bytes]) -> None:
         with pytest.raises(ValueError, match=r"\w+ "):
-            records.stored_worker("s", "w", attributes, mark, fields)
+            records.stored_record(entry, fields)
+
+
+@pytest.mark.parametrize("text", [b"{", b'{"mx_source_type":-1}', b"[]"])
+def test_an_identity_that_cannot_be_read(text: bytes) -> None:
+    with pytest.raises(ValueError, match=r"\w+ "):
+        records.attributes_from_json(text)
