@@ -227,12 +227,16 @@ class GroupDone(Event):
 
 @dataclass(frozen=True)
 class ServerStarted(Event):
-    """The central server answers calls at `address` (host:port)."""
+    """The central server answers calls at `address` (host:port), and keeps records in `backend`."""
 
     name: ClassVar[str] = "server.started"
 
     address: str
     backend: str
+    survives_restart: bool
+    """Whether records outlive the server process."""
+    shared: bool
+    """Whether several servers may use the same records at once."""
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ import grpc.aio
 
 from mx_artifacts.core.groups import PRESENCE_SECONDS
 from mx_artifacts.errors import BackendUnavailableError
-from mx_artifacts.metadata.base import BackendProperties, MetadataBackend
+from mx_artifacts.metadata.base import MetadataBackend
 from mx_artifacts.metadata.registry import create_backend
 from mx_artifacts.observability.catalogue import ServerStarted
 from mx_artifacts.observability.events import EventSink, ignore_events
@@ -96,8 +96,8 @@ async def _serve(
         logger.warning(
             "%s is open to everyone who can reach it: there is no authentication", address
         )
-    _say_what_is_not_kept(backend.properties)
-    events(ServerStarted(address, backend.properties.name))
+    kept = backend.properties
+    events(ServerStarted(address, kept.name, kept.survives_restart, kept.shared))
     on_ready(address)
     times = ReaperTimes(
         config.heartbeat_timeout_seconds,
@@ -127,18 +127,3 @@ async def _start_backend(backend: MetadataBackend) -> None:
         await backend.start()
     except BackendUnavailableError as error:
         logger.warning("starting without metadata backend: %s; %s", error, error.hint())
-
-
-def _say_what_is_not_kept(properties: BackendProperties) -> None:
-    """Log one line about what this backend, such as memory, the default, does not give."""
-    limits = []
-    if not properties.survives_restart:
-        limits.append("a restart of this server forgets them")
-    if not properties.shared:
-        limits.append("no other server sees them")
-    if limits:
-        logger.warning(
-            "records are in the backend %s: %s; MX_METADATA_BACKEND or --backend names another",
-            properties.name,
-            " and ".join(limits),
-        )

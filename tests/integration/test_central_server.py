@@ -34,6 +34,8 @@ from mx_artifacts.errors import (
     MxArtifactsError,
     RemoteError,
 )
+from mx_artifacts.observability.catalogue import ServerStarted
+from mx_artifacts.observability.events import Event
 from mx_artifacts.runtime.clock import FakeClock, unix_ms
 from mx_artifacts.server.app import ServerConfig, serve
 from mx_artifacts.wire.gen.model_express import p2p_pb2 as pb
@@ -549,14 +551,18 @@ def test_a_reachable_listener_without_authentication_is_warned_about(
         assert "no authentication" in caplog.text
 
 
-def test_a_server_says_when_its_records_are_in_memory_only(
-    valkey: RedisProcess, quiet: ServerConfig, caplog: pytest.LogCaptureFixture
-) -> None:
-    with running_central(replace(quiet, backend_url=valkey.url)):
-        assert "a restart of this server forgets them" not in caplog.text
-    with running_central(quiet):
-        [line] = [r.getMessage() for r in caplog.records if "backend memory" in r.getMessage()]
-    assert "a restart of this server forgets them and no other server sees them" in line
+def test_a_server_tells_whether_its_records_last(valkey: RedisProcess, quiet: ServerConfig) -> None:
+    async def started(config: ServerConfig) -> ServerStarted:
+        stop = asyncio.Event()
+        events: list[Event] = []
+        await serve(config, on_ready=lambda address: stop.set(), stop=stop, events=events.append)
+        [event] = [event for event in events if isinstance(event, ServerStarted)]
+        return event
+
+    memory = asyncio.run(started(quiet))
+    assert (memory.backend, memory.survives_restart, memory.shared) == ("memory", False, False)
+    redis = asyncio.run(started(replace(quiet, backend_url=valkey.url)))
+    assert (redis.backend, redis.survives_restart, redis.shared) == ("redis", True, True)
 
 
 def test_a_bad_backend_url_is_refused_before_listening(quiet: ServerConfig) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import signal
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -173,6 +175,22 @@ def test_a_port_in_use_is_named(env: dict[str, str], server: Service) -> None:
     assert done.returncode == 2
     assert port in error["message"]
     assert error["hint"]
+
+
+def test_serve_says_that_memory_forgets(env: dict[str, str]) -> None:
+    command = [sys.executable, "-m", "mx_artifact_cli", "serve", "--port", "0"]
+    process = subprocess.Popen(
+        command, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    try:
+        assert process.stdout is not None
+        assert process.stdout.readline().startswith("127.0.0.1:")
+    finally:
+        process.send_signal(signal.SIGTERM)
+        _, said = process.communicate(timeout=30)
+    assert process.returncode == 0
+    [line] = [line for line in said.splitlines() if "memory" in line]
+    assert "a restart forgets them and no other server sees them" in line
 
 
 def test_a_listener_that_others_reach_is_warned_of(tmp_path: Path, env: dict[str, str]) -> None:

@@ -8,6 +8,8 @@ from mx_artifact_cli.options import Verb, parsed_option, setting_option
 from mx_artifact_cli.output import Output
 from mx_artifact_cli.signals import on_stop_request
 from mx_artifacts import settings
+from mx_artifacts.observability.catalogue import ServerStarted
+from mx_artifacts.observability.events import Event
 from mx_artifacts.parsing import parse_integer, parse_text
 
 
@@ -56,10 +58,27 @@ def command(
         output.result({"address": address})
         output.note("serving until SIGINT, SIGTERM or SIGHUP")
 
+    def on_event(event: Event) -> None:
+        if isinstance(event, ServerStarted) and (limits := _limits(event)):
+            output.note(
+                f"records are in {event.backend} only: {limits}; --backend or MX_METADATA_BACKEND "
+                "names another place"
+            )
+
     async def run() -> None:
         stop = asyncio.Event()
         loop = asyncio.get_running_loop()
         with on_stop_request(lambda: loop.call_soon_threadsafe(stop.set)):
-            await serve(config, on_ready=on_ready, stop=stop)
+            await serve(config, on_ready=on_ready, stop=stop, events=on_event)
 
     asyncio.run(run())
+
+
+def _limits(started: ServerStarted) -> str:
+    """Return what the records of this server are not fit for, or an empty text."""
+    limits = []
+    if not started.survives_restart:
+        limits.append("a restart forgets them")
+    if not started.shared:
+        limits.append("no other server sees them")
+    return " and ".join(limits)
