@@ -19,7 +19,6 @@ from mx_artifacts.errors import NothingToPublishError
 from mx_artifacts.install.receipts.lookup import claims, receipts_beside
 from mx_artifacts.install.receipts.receipt import InstalledFile, RootReceipt, load_receipt
 from mx_artifacts.kinds.base import CacheKind
-from mx_artifacts.kinds.inductor.vllm_factors import factor_differences
 from mx_artifacts.kinds.registry import get_kind
 from mx_artifacts.kinds.usage_markers import matches
 from mx_artifacts.node.mounts import keeps_access_times
@@ -51,8 +50,8 @@ class RootUsage:
         rewritten: those of which a compiled file was written anew.
         new: entries in which something was compiled since that did not come with an install.
         signs: other paths that an engine moves when it looks for a cache: locks, marks of a hit.
-        differences: for vLLM, the factors in which the directory in use differs from the
-            installed one: name to (installed, in use).
+        differences: the factors of the engine's own key in which the cache in use differs from the
+            installed one, where its engine writes them down (vLLM): name to (installed, in use).
     """
 
     root: str
@@ -150,7 +149,7 @@ def _usage(root: RootReceipt, kind: CacheKind, since_ns: int, owners: Collection
         rewritten=tuple(sorted({f.entry for f in compiled if _is_rewritten(f, recorded, kind)})),
         new=tuple(sorted(new)),
         signs=tuple(sorted((*marks, *locks))),
-        differences=_factors(Path(root.root), kind, ours, new),
+        differences=_differences(Path(root.root), kind, ours, new),
     )
 
 
@@ -204,12 +203,12 @@ def _is_rewritten(file: _Found, recorded: Mapping[str, InstalledFile], kind: Cac
     )
 
 
-def _factors(
+def _differences(
     root: Path, kind: CacheKind, ours: Collection[str], new: Collection[str]
-) -> dict[str, tuple[str, str]]:
-    if kind.name != "inductor" or not new:
+) -> Mapping[str, tuple[str, str]]:
+    if kind.key_factors is None or not new:
         return {}
-    return factor_differences(
+    return kind.key_factors.differences(
         [root / entry for entry in sorted(ours)], [root / entry for entry in sorted(new)]
     )
 
@@ -257,16 +256,13 @@ def _next_step(verdict: Verdict, kind: CacheKind, roots: tuple[RootUsage, ...]) 
             f"than {places}: compare its environment with `mx-artifact doctor --kind {kind.name}`"
         )
     differences = {name: d for root in roots for name, d in root.differences.items()}
-    if differences:
+    if differences and kind.key_factors is not None:
         listed = "; ".join(
             f"{name} was {_short(ours)}, is {_short(theirs)}"
             for name, (ours, theirs) in list(differences.items())[:_NAMED]
         )
         more = f"; and {len(differences) - _NAMED} more" if len(differences) > _NAMED else ""
-        return (
-            "vLLM uses another hash directory than was installed: start it as on the source "
-            f"({listed}{more})"
-        )
+        return f"{kind.key_factors.finding} ({listed}{more})"
     return (
         f"find what enters {kind.name}'s own key and differs from the source (versions, flags, "
         "paths), and make it equal, or state it on both nodes with --identity so that they do not "

@@ -20,8 +20,9 @@ from mx_artifacts.core.identity import (
     source_type_name,
 )
 from mx_artifacts.errors import ConfigurationError
-from mx_artifacts.kinds import cute_dsl, deep_gemm, generic, tilelang, tvm_ffi
+from mx_artifacts.kinds import deep_gemm, generic, tilelang, tvm_ffi
 from mx_artifacts.kinds.base import CacheKind
+from mx_artifacts.kinds.cute_dsl import kind as cute_dsl
 from mx_artifacts.kinds.flashinfer import kind as flashinfer
 from mx_artifacts.kinds.inductor import kind as inductor
 from mx_artifacts.kinds.triton import kind as triton
