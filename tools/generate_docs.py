@@ -12,6 +12,7 @@ from pathlib import Path
 import click
 import generated
 
+from mx_artifact_cli import outcomes as outcomes  # which are errors too
 from mx_artifact_cli.main import HELP_WIDTH, cli
 from mx_artifact_cli.options import SettingOption
 from mx_artifacts.errors import ExitCode, MxArtifactsError

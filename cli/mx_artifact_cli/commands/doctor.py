@@ -11,10 +11,10 @@ import click
 
 from mx_artifact_cli import options
 from mx_artifact_cli.options import Verb, parsed_option
+from mx_artifact_cli.outcomes import NodeUnfitError
 from mx_artifact_cli.output import Output
 from mx_artifact_cli.selection import ALL, SelectedKind, select_kinds
 from mx_artifacts import parsing, settings
-from mx_artifacts.errors import NodeUnfitError
 from mx_artifacts.node.environment import environment
 from mx_artifacts.runtime.clock import SYSTEM_CLOCK
 

@@ -11,9 +11,9 @@ import click
 
 from mx_artifact_cli import options
 from mx_artifact_cli.options import Verb
+from mx_artifact_cli.outcomes import NotUsedError
 from mx_artifact_cli.output import Output
 from mx_artifact_cli.receipts import chosen_receipts, kind_option, receipt_argument
-from mx_artifacts.errors import NotUsedError
 
 if TYPE_CHECKING:
     from mx_artifacts.install.usage import UsageReport
