@@ -135,6 +135,9 @@ def _factory(kind_name: str) -> ArtifactTransferFactory:
             framework=engine,
         )
 
+    artifact_transfer.__doc__ = (
+        f"Return the transfer of the kind {kind_name}; arguments as in `ArtifactTransferFactory`."
+    )
     return artifact_transfer
 
 

@@ -28,7 +28,7 @@ _NAMED = 3
 _NOT_THE_COMPILERS = (".mx-artifacts*", ".nfs*", "lost+found", "__pycache__")
 
 
-class Verdict(str, Enum):
+class UsageVerdict(str, Enum):
     """What became of an installed cache."""
 
     HIT = "hit"
@@ -73,7 +73,7 @@ class UsageReport:
     artifact_id: str
     kind: str
     installed_at: str
-    verdict: Verdict
+    verdict: UsageVerdict
     reason: str
     next_step: str
     roots: tuple[RootUsage, ...]
@@ -216,7 +216,7 @@ def _differences(
 # --- what that means ------------------------------------------------------------------------------
 
 
-def _judge(roots: tuple[RootUsage, ...], installed_at: str) -> tuple[Verdict, str]:
+def _judge(roots: tuple[RootUsage, ...], installed_at: str) -> tuple[UsageVerdict, str]:
     ours = sum(len(root.ours) for root in roots)
     read = sum(len(root.read) for root in roots)
     new = [entry for root in roots for entry in root.new]
@@ -229,28 +229,31 @@ def _judge(roots: tuple[RootUsage, ...], installed_at: str) -> tuple[Verdict, st
         if rewritten:
             done.append(f"{_count(len(rewritten))} of ours compiled anew: {_names(rewritten)}")
         also = f"; {read} of the {what} were read" if read else ""
-        return Verdict.RECOMPILED, f"since {installed_at}, {' and '.join(done)}{also}"
+        return UsageVerdict.RECOMPILED, f"since {installed_at}, {' and '.join(done)}{also}"
     if len(gone) == ours:
-        return Verdict.UNUSED, f"nothing of this artifact's {_count(ours)} stands there now"
+        return UsageVerdict.UNUSED, f"nothing of this artifact's {_count(ours)} stands there now"
     if read:
-        return Verdict.HIT, f"nothing was compiled since, and {read} of {what} were read"
+        return UsageVerdict.HIT, f"nothing was compiled since, and {read} of {what} were read"
     if signs:
-        return Verdict.HIT, f"nothing was compiled since, and an engine looked: {_names(signs)}"
+        return (
+            UsageVerdict.HIT,
+            f"nothing was compiled since, and an engine looked: {_names(signs)}",
+        )
     if all(len(root.unread) + len(root.gone) >= len(root.ours) for root in roots):
-        return Verdict.UNUSED, f"none of the {what} was read since {installed_at}"
+        return UsageVerdict.UNUSED, f"none of the {what} was read since {installed_at}"
     return (
-        Verdict.UNKNOWN,
+        UsageVerdict.UNKNOWN,
         "nothing was compiled since, but this file system does not tell whether anything was read",
     )
 
 
-def _next_step(verdict: Verdict, kind: CacheKind, roots: tuple[RootUsage, ...]) -> str:
-    if verdict is Verdict.HIT:
+def _next_step(verdict: UsageVerdict, kind: CacheKind, roots: tuple[RootUsage, ...]) -> str:
+    if verdict is UsageVerdict.HIT:
         return ""
-    if verdict is Verdict.UNKNOWN:
+    if verdict is UsageVerdict.UNKNOWN:
         return "look for compile messages in the engine's log, once it has started"
     places = ", ".join(root.root for root in roots)
-    if verdict is Verdict.UNUSED:
+    if verdict is UsageVerdict.UNUSED:
         return (
             "start the engine; if it has run since the install, it looks in another directory "
             f"than {places}: compare its environment with `mx-artifact doctor --kind {kind.name}`"

@@ -70,6 +70,7 @@ class FileContent(NamedTuple):
 
     @classmethod
     def of(cls, content: bytes) -> FileContent:
+        """Return size and checksum of what is written."""
         return cls(len(content), crc32c(content))
 
 

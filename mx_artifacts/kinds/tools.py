@@ -42,12 +42,14 @@ NINJA = Tool(
     next_step="install it (`pip install ninja`), the same version as on the source",
     is_required=True,
 )
+"""For kinds whose modules ninja judges: even a hit asks it."""
 NVCC = Tool(
     "nvcc",
     _nvcc,
     lack="have its path or version in their keys",
     next_step="install the CUDA toolkit of the source and set CUDA_HOME as there",
 )
+"""The CUDA compiler, of $CUDA_HOME before the one on PATH."""
 COMPILERS = (
     Tool(
         "C compiler",

@@ -41,7 +41,9 @@ class MetadataBackend(Protocol):
     """
 
     @property
-    def properties(self) -> BackendProperties: ...
+    def properties(self) -> BackendProperties:
+        """Facts about this backend."""
+        ...
 
     async def start(self) -> None:
         """Connect. Called once before any other method.

@@ -62,5 +62,8 @@ class IdentityValue:
 
 
 SAME_IMAGE = "run the same container image on both nodes"
+"""Advice where another version, or another build, is installed."""
 SAME_PLACE = "install it at the same path on both nodes, as one container image does"
+"""Advice where paths enter the compiler's own key."""
 SAME_VARIABLES = "set these variables alike on both nodes; they enter the compiler's own key"
+"""Advice where variables of the environment enter it."""
