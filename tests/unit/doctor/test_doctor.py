@@ -204,6 +204,7 @@ def test_compilers_and_nvcc(tmp_path: Path) -> None:
     assert "release 13.0" in found.what
 
 
+@pytest.mark.process  # nvcc, where it is at its usual place
 def test_a_tool_is_looked_for_once_and_says_who_needs_it() -> None:
     checks = list(tools.check_tools([TRITON, FLASHINFER], False, {"PATH": ""}))
     assert len({each.name for each in checks}) == len(checks) == 4
