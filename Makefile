@@ -73,12 +73,14 @@ check: $(DEV_READY)  ## Lint, format, types, import contracts, generated files
 	$(BIN)/lint-imports
 	$(BIN)/python tools/generate_protos.py --check
 	$(BIN)/python tools/generate_docs.py --check
+	$(BIN)/python tools/generate_api.py --check
 
 proto: $(DEV_READY)  ## Generate mx_artifacts/wire/gen from proto/
 	$(BIN)/python tools/generate_protos.py
 
-docs: $(DEV_READY)  ## Generate the pages of docs/operations/
+docs: $(DEV_READY)  ## Generate the pages of docs/operations/ and docs/api/
 	$(BIN)/python tools/generate_docs.py
+	$(BIN)/python tools/generate_api.py
 
 clean:  ## Remove environments and everything that was generated outside git
 	rm -rf .venv .venvs build dist .mypy_cache .ruff_cache .hypothesis .import_linter_cache

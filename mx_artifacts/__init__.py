@@ -1,17 +1,22 @@
 """mx-artifacts: moves JIT and compile caches between inference nodes.
 
-Public names load on first use, so that `import mx_artifacts` costs nothing.
+Begin with `ArtifactPublisher` and `ArtifactFetcher`. `mx_artifacts.errors` has the exceptions,
+`mx_artifacts.events` what an `EventSink` is called with, `mx_artifacts.plugin` what a package needs
+that adds a cache kind, a metadata backend or a transport. Public names load on first use, so that
+`import mx_artifacts` costs nothing. All other modules may change without notice.
 """
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from mx_artifacts.runtime.lazy import lazy_exports
 from mx_artifacts.version import __version__
 
 if TYPE_CHECKING:
     from mx_artifacts import errors as errors
+    from mx_artifacts import plugin as plugin
+    from mx_artifacts.artifacts.factories import ArtifactTransferFactory as ArtifactTransferFactory
     from mx_artifacts.artifacts.factories import (
         cute_dsl_cache_artifact_transfer as cute_dsl_cache_artifact_transfer,
     )
@@ -35,7 +40,14 @@ if TYPE_CHECKING:
     )
     from mx_artifacts.artifacts.protocol import ArtifactBundle as ArtifactBundle
     from mx_artifacts.artifacts.protocol import ArtifactCacheRoot as ArtifactCacheRoot
+    from mx_artifacts.artifacts.protocol import ArtifactSourceEndpoint as ArtifactSourceEndpoint
     from mx_artifacts.artifacts.protocol import P2PArtifactTransfer as P2PArtifactTransfer
+    from mx_artifacts.artifacts.protocol import PackedRoot as PackedRoot
+    from mx_artifacts.artifacts.protocol import StagedArtifact as StagedArtifact
+    from mx_artifacts.artifacts.source.publish import (
+        PublishedArtifactSource as PublishedArtifactSource,
+    )
+    from mx_artifacts.artifacts.source.publish import ServingLimits as ServingLimits
     from mx_artifacts.artifacts.source.publish import (
         publish_artifact_source as publish_artifact_source,
     )
@@ -43,58 +55,140 @@ if TYPE_CHECKING:
         discover_artifact_source as discover_artifact_source,
     )
     from mx_artifacts.artifacts.target.fetch_values import FetcherSettings as FetcherSettings
+    from mx_artifacts.artifacts.target.fetch_values import FetchPlan as FetchPlan
+    from mx_artifacts.artifacts.target.fetch_values import FetchResult as FetchResult
     from mx_artifacts.artifacts.target.group_member import GroupWanted as GroupWanted
+    from mx_artifacts.artifacts.target.suitability import ANY_SOURCE as ANY_SOURCE
+    from mx_artifacts.artifacts.target.suitability import SourceWanted as SourceWanted
     from mx_artifacts.artifacts.tarred import TarredP2PArtifactTransfer as TarredP2PArtifactTransfer
+    from mx_artifacts.bundle.packed import PackReport as PackReport
+    from mx_artifacts.bundle.tree import SkippedPath as SkippedPath
     from mx_artifacts.client.central import CentralClient as CentralClient
+    from mx_artifacts.client.central import ServerHealth as ServerHealth
     from mx_artifacts.core.compatibility import accelerators_compatible as accelerators_compatible
+    from mx_artifacts.core.identity import AnyBackendFramework as AnyBackendFramework
+    from mx_artifacts.core.identity import AnySourceType as AnySourceType
+    from mx_artifacts.core.identity import BackendFramework as BackendFramework
     from mx_artifacts.core.identity import SourceIdentity as SourceIdentity
+    from mx_artifacts.core.identity import SourceType as SourceType
     from mx_artifacts.core.identity import compute_mx_source_id as compute_mx_source_id
+    from mx_artifacts.core.manifest import ArtifactManifest as ArtifactManifest
+    from mx_artifacts.core.manifest import ManifestChunk as ManifestChunk
+    from mx_artifacts.core.manifest import ManifestFile as ManifestFile
+    from mx_artifacts.core.sources import ArtifactSummary as ArtifactSummary
+    from mx_artifacts.core.sources import PodIdentity as PodIdentity
+    from mx_artifacts.core.sources import SourceQuery as SourceQuery
+    from mx_artifacts.core.sources import SourceRef as SourceRef
+    from mx_artifacts.core.sources import SourceStatus as SourceStatus
+    from mx_artifacts.core.sources import StoredWorker as StoredWorker
+    from mx_artifacts.core.sources import TensorDescriptor as TensorDescriptor
+    from mx_artifacts.core.sources import WorkerRecord as WorkerRecord
     from mx_artifacts.fetcher import ArtifactFetcher as ArtifactFetcher
+    from mx_artifacts.identity.identify import ProbedIdentity as ProbedIdentity
+    from mx_artifacts.identity.identify import Profile as Profile
     from mx_artifacts.identity.identify import probe_identity as probe_identity
+    from mx_artifacts.install.base import InstallReport as InstallReport
+    from mx_artifacts.install.base import RootReport as RootReport
+    from mx_artifacts.install.usage import RootUsage as RootUsage
     from mx_artifacts.install.usage import UsageReport as UsageReport
+    from mx_artifacts.install.usage import UsageVerdict as UsageVerdict
     from mx_artifacts.install.usage import usage_of as usage_of
+    from mx_artifacts.kinds.base import CacheKind as CacheKind
+    from mx_artifacts.kinds.registry import all_kinds as all_kinds
     from mx_artifacts.kinds.registry import get_kind as get_kind
+    from mx_artifacts.memory.budget import BundleBudget as BundleBudget
+    from mx_artifacts.observability import catalogue as events  # noqa: F401 - a public name
+    from mx_artifacts.observability.events import Event as Event
+    from mx_artifacts.observability.events import EventSink as EventSink
+    from mx_artifacts.observability.events import ignore_events as ignore_events
     from mx_artifacts.publisher import ArtifactPublisher as ArtifactPublisher
     from mx_artifacts.publisher import PublisherSettings as PublisherSettings
+    from mx_artifacts.publisher import PublishResult as PublishResult
+    from mx_artifacts.runtime.clock import Clock as Clock
+    from mx_artifacts.transfer.engine import TransferLimits as TransferLimits
+    from mx_artifacts.transfer.timing import TransferTiming as TransferTiming
+    from mx_artifacts.transport.base import Transport as Transport
     from mx_artifacts.transport.registry import open_transport as open_transport
+    from mx_artifacts.worker.worker_server import WorkerServer as WorkerServer
 
-_FACTORIES = (
-    "cute_dsl", "deep_gemm", "flashinfer", "tilelang", "torch_compile", "triton", "tvm_ffi",
-)  # fmt: skip
 _EXPORTS = {
+    "ANY_SOURCE": "artifacts.target.suitability",
+    "AnyBackendFramework": "core.identity",
+    "AnySourceType": "core.identity",
     "ArtifactBundle": "artifacts.protocol",
     "ArtifactCacheRoot": "artifacts.protocol",
     "ArtifactFetcher": "fetcher",
+    "ArtifactManifest": "core.manifest",
     "ArtifactPublisher": "publisher",
+    "ArtifactSourceEndpoint": "artifacts.protocol",
+    "ArtifactSummary": "core.sources",
+    "ArtifactTransferFactory": "artifacts.factories",
+    "BackendFramework": "core.identity",
+    "BundleBudget": "memory.budget",
+    "CacheKind": "kinds.base",
     "CentralClient": "client.central",
+    "Clock": "runtime.clock",
+    "Event": "observability.events",
+    "EventSink": "observability.events",
+    "FetchPlan": "artifacts.target.fetch_values",
+    "FetchResult": "artifacts.target.fetch_values",
     "FetcherSettings": "artifacts.target.fetch_values",
     "GroupWanted": "artifacts.target.group_member",
+    "InstallReport": "install.base",
+    "ManifestChunk": "core.manifest",
+    "ManifestFile": "core.manifest",
     "P2PArtifactTransfer": "artifacts.protocol",
+    "PackReport": "bundle.packed",
+    "PackedRoot": "artifacts.protocol",
+    "PodIdentity": "core.sources",
+    "ProbedIdentity": "identity.identify",
+    "Profile": "identity.identify",
+    "PublishResult": "publisher",
+    "PublishedArtifactSource": "artifacts.source.publish",
     "PublisherSettings": "publisher",
+    "RootReport": "install.base",
+    "RootUsage": "install.usage",
+    "ServerHealth": "client.central",
+    "ServingLimits": "artifacts.source.publish",
+    "SkippedPath": "bundle.tree",
     "SourceIdentity": "core.identity",
+    "SourceQuery": "core.sources",
+    "SourceRef": "core.sources",
+    "SourceStatus": "core.sources",
+    "SourceType": "core.identity",
+    "SourceWanted": "artifacts.target.suitability",
+    "StagedArtifact": "artifacts.protocol",
+    "StoredWorker": "core.sources",
     "TarredP2PArtifactTransfer": "artifacts.tarred",
-    "accelerators_compatible": "core.compatibility",
-    "compute_mx_source_id": "core.identity",
+    "TensorDescriptor": "core.sources",
+    "TransferLimits": "transfer.engine",
+    "TransferTiming": "transfer.timing",
+    "Transport": "transport.base",
     "UsageReport": "install.usage",
+    "UsageVerdict": "install.usage",
+    "WorkerRecord": "core.sources",
+    "WorkerServer": "worker.worker_server",
+    "accelerators_compatible": "core.compatibility",
+    "all_kinds": "kinds.registry",
+    "compute_mx_source_id": "core.identity",
+    "cute_dsl_cache_artifact_transfer": "artifacts.factories",
+    "deep_gemm_cache_artifact_transfer": "artifacts.factories",
     "discover_artifact_source": "artifacts.target.discover",
+    "errors": "errors:",
+    "events": "observability.catalogue:",
+    "flashinfer_cache_artifact_transfer": "artifacts.factories",
     "get_kind": "kinds.registry",
+    "ignore_events": "observability.events",
     "open_transport": "transport.registry",
+    "plugin": "plugin:",
     "probe_identity": "identity.identify",
-    "usage_of": "install.usage",
     "publish_artifact_source": "artifacts.source.publish",
-    **{f"{kind}_cache_artifact_transfer": "artifacts.factories" for kind in _FACTORIES},
+    "tilelang_cache_artifact_transfer": "artifacts.factories",
+    "torch_compile_cache_artifact_transfer": "artifacts.factories",
+    "triton_cache_artifact_transfer": "artifacts.factories",
+    "tvm_ffi_cache_artifact_transfer": "artifacts.factories",
+    "usage_of": "install.usage",
 }
 
-__all__ = ["__version__", "errors", *_EXPORTS]  # noqa: PLE0604 - checked in a test
-
-
-def __getattr__(name: str) -> Any:
-    if name in _EXPORTS:
-        return getattr(importlib.import_module(f"{__name__}.{_EXPORTS[name]}"), name)
-    if name == "errors":
-        return importlib.import_module(f"{__name__}.errors")
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)
+__all__ = ["__version__", *_EXPORTS]  # noqa: PLE0604 - checked in a test
+__getattr__, __dir__ = lazy_exports(__name__, _EXPORTS)

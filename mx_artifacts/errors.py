@@ -8,8 +8,7 @@ nothing else leaves the library.
     MxArtifactsError
       ConfigurationError
       BundleError: UnsafePathError, NothingToPublishError, SourceChangedError, RelocationError
-      IntegrityError: ManifestInvalidError, ArtifactIdMismatchError, ChunkChecksumError,
-        SignatureError
+      IntegrityError: ManifestInvalidError, ArtifactIdMismatchError, ChunkChecksumError
       DiscoveryError: NoSourceError, IncompatibleSourceError
       LeaseError: NoFreeSlotError, LeaseExpiredError, UnknownLeaseError
       TransportError: TransportUnavailableError, RegistrationError, ReadTimeoutError, PeerLostError
@@ -17,11 +16,8 @@ nothing else leaves the library.
       RemoteError: EngineNotReadyError
       TransferFailedError
       InstallError: UnusablePlaceError, InstallLockedError, NoSpaceError,
-        InstallVerificationError, RollbackFailedError, EntriesKeptError, NotUsedError
+        InstallVerificationError, RollbackFailedError
       GroupError: GroupFailedError, GroupInDoubtError
-      KindsFailedError
-      NodeUnfitError
-      LoadError: StrategySkipped, StrategyFailed
 """
 
 from __future__ import annotations
@@ -164,10 +160,6 @@ class ChunkChecksumError(IntegrityError):
 
     retryable = True
     default_hint = "the source's memory or the network damages data; try another source"
-
-
-class SignatureError(IntegrityError):
-    """A signature is missing or does not verify."""
 
 
 # --- discovery -----------------------------------------------------------------------------------
@@ -381,19 +373,6 @@ class RollbackFailedError(InstallError):
     default_hint = "remove the cache root and install again"
 
 
-class EntriesKeptError(InstallError):
-    """Entries that changed since they were installed were kept."""
-
-    exit_code = ExitCode.PARTIAL
-    default_hint = "remove them too with `mx-artifact uninstall --force`"
-
-
-class NotUsedError(InstallError):
-    """An installed cache was not hit, the engine compiled beside it, or it cannot but do so."""
-
-    exit_code = ExitCode.PARTIAL
-
-
 # --- groups --------------------------------------------------------------------------------------
 
 
@@ -422,58 +401,3 @@ class GroupInDoubtError(GroupError):
         "run the group again on all of its members before an engine starts, or undo it where it "
         "was installed with `mx-artifact uninstall`"
     )
-
-
-# --- several kinds at once ------------------------------------------------------------------------
-
-
-class KindsFailedError(MxArtifactsError):
-    """Some or all of several kinds failed; `failures` maps a kind's name to its error."""
-
-    exit_code = ExitCode.PARTIAL
-
-    def __init__(self, failures: Mapping[str, MxArtifactsError], *, total: int) -> None:
-        super().__init__(f"{len(failures)} of {total} kinds failed: {', '.join(failures)}")
-        self.failures = dict(failures)
-        self.retryable = all(cause.retryable for cause in failures.values())
-        if len(failures) == total:  # nothing was done, so the first cause decides
-            self.exit_code = next(iter(failures.values())).exit_code
-
-    def hint(self) -> str:
-        """Return the first cause's hint."""
-        return next(iter(self.failures.values())).hint()
-
-
-# --- this node ------------------------------------------------------------------------------------
-
-
-class NodeUnfitError(MxArtifactsError):
-    """A check of `mx-artifact doctor` failed; the first that did decides the exit code."""
-
-    default_hint = "see which checks failed, and their next steps, in what the command printed"
-
-    def __init__(
-        self, message: str, *, exit_code: ExitCode | None = None, hint: str | None = None
-    ) -> None:
-        super().__init__(message, hint=hint)
-        if exit_code is not None:
-            self.exit_code = exit_code
-
-
-# --- loading -------------------------------------------------------------------------------------
-
-
-class LoadError(MxArtifactsError):
-    """A loading strategy did not deliver."""
-
-
-class StrategySkipped(LoadError):
-    """The strategy does not apply here."""
-
-
-class StrategyFailed(LoadError):
-    """The strategy failed; `model_touched` says whether the model must be re-initialised."""
-
-    def __init__(self, message: str, *, model_touched: bool, hint: str | None = None) -> None:
-        super().__init__(message, hint=hint)
-        self.model_touched = model_touched

@@ -12,6 +12,7 @@ from pathlib import Path
 import click
 import generated
 
+from mx_artifact_cli import outcomes as outcomes  # which are errors too
 from mx_artifact_cli.main import HELP_WIDTH, cli
 from mx_artifact_cli.options import SettingOption
 from mx_artifacts.errors import ExitCode, MxArtifactsError
@@ -160,7 +161,7 @@ def events_page() -> str:
 
 The library and the central server call an `EventSink` with what happens; `mx-artifact ... --format
 jsonl` prints each as an object whose `event` is the name in the first column. A sink tells events
-apart by class (`mx_artifacts.observability.catalogue`). Fields that end in `_bytes` are bytes, in
+apart by class (`mx_artifacts.events`). Fields that end in `_bytes` are bytes, in
 `_seconds` seconds; an `error` is the exception, printed as in [exit codes](exit-codes.md).
 
 {table(("event", "class", "fields", "when"), *rows)}"""

@@ -19,11 +19,11 @@ from dataclasses import fields, is_dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
+from mx_artifact_cli.outcomes import KindsFailedError
 from mx_artifact_cli.text import printable
 from mx_artifacts.errors import (
     ExitCode,
     IncompatibleSourceError,
-    KindsFailedError,
     MxArtifactsError,
     TransferFailedError,
 )

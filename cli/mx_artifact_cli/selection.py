@@ -62,8 +62,8 @@ def select_kinds(
         ConfigurationError: an unknown kind or engine, a root of a kind or name that is not
             selected, or an identity value of a kind that is not selected.
     """
-    from mx_artifacts.kinds.engines import engine_here
     from mx_artifacts.kinds.registry import all_kinds, get_kind
+    from mx_artifacts.probes.engines import engine_here
 
     unique = list(dict.fromkeys(names))
     if ALL in unique:
@@ -78,7 +78,7 @@ def select_kinds(
     for name, path in stated_roots:
         kind, root = _root_of(name, kinds)
         if roots[kind.name].setdefault(root, path) != path:
-            raise ConfigurationError(f"--root names two paths for {name or kind.name!r}")
+            raise ConfigurationError(f"--root names two paths for {kind.root_label(name)!r}")
     for key in stated:
         _check_kind_of(key, kinds)
     named = {kind.name: _named_engine(kind, stated, framework) for kind in kinds}
@@ -94,7 +94,7 @@ def _named_engine(
 
     Where --framework and --identity disagree, `identify` refuses them.
     """
-    from mx_artifacts.kinds.engines import parse_engine
+    from mx_artifacts.probes.engines import parse_engine
 
     values = {key.lower(): value for key, value in _stated_for(kind, stated).items()}
     name = framework or values.get("backend_framework")

@@ -12,11 +12,11 @@ from mx_artifacts.artifacts.tarred import TarredP2PArtifactTransfer
 from mx_artifacts.core.identity import AnyBackendFramework
 from mx_artifacts.errors import ConfigurationError
 from mx_artifacts.kinds.base import CacheKind
-from mx_artifacts.kinds.engines import engine_here
 from mx_artifacts.kinds.registry import get_kind
 from mx_artifacts.memory.budget import BundleBudget
 from mx_artifacts.node.environment import environment
 from mx_artifacts.observability.events import EventSink, ignore_events
+from mx_artifacts.probes.engines import engine_here
 
 AnyPath = str | Path
 
@@ -50,8 +50,8 @@ def transfer_of_kind(
         stated = chosen.pop(rule.name, None)
         off = bool(rule.required_identity) and stated is None
         path = stated or rule.locate(env, engine)[0]
-        name = rule.name or kind.name
-        cache_roots.append(ArtifactCacheRoot(name, path, path, rule.optional, off))
+        label = kind.root_label(rule.name)
+        cache_roots.append(ArtifactCacheRoot(label, path, path, rule.optional, off))
     if chosen:
         raise ConfigurationError(f"cache kind {kind.name!r} has no root named {sorted(chosen)}")
     return TarredP2PArtifactTransfer(
@@ -114,7 +114,7 @@ def _factory(kind_name: str) -> ArtifactTransferFactory:
         env, engine = environment(), engine_here() if framework is None else framework
         here, *others = [
             ArtifactCacheRoot(
-                rule.name or kind.name, path, path, rule.optional, bool(rule.required_identity)
+                kind.root_label(rule.name), path, path, rule.optional, bool(rule.required_identity)
             )
             for rule in kind.roots
             for path in [rule.locate(env, engine)[0]]
@@ -135,6 +135,9 @@ def _factory(kind_name: str) -> ArtifactTransferFactory:
             framework=engine,
         )
 
+    artifact_transfer.__doc__ = (
+        f"Return the transfer of the kind {kind_name}; arguments as in `ArtifactTransferFactory`."
+    )
     return artifact_transfer
 
 

@@ -44,7 +44,7 @@ def root_objection(
     """
     for root in (each for each in roots if not each.off):
         theirs, ours = labels.get(_label(roots, root)), os.path.realpath(root.target_root)
-        rule = next((r for r in kind.roots if (r.name or kind.name) == root.name), None)
+        rule = next((r for r in kind.roots if kind.root_label(r.name) == root.name), None)
         if rule is None or theirs is None or theirs == ours:
             continue
         obstacle = rule.relocation_obstacle()

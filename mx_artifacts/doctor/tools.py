@@ -6,7 +6,7 @@ import os
 import pwd
 import resource
 import shutil
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 
 from mx_artifacts.bulk.library import absence
@@ -18,51 +18,21 @@ from mx_artifacts.node.environment import Environment
 from mx_artifacts.node.installed import CannotProbe, run_program
 
 _TIMEOUT_SECONDS = 30.0
-_COMPILES_HOST_CODE = frozenset({"triton", "inductor", "flashinfer", "tvm_ffi"})
-_ASKS_NVCC = frozenset({"flashinfer", "tvm_ffi", "deep_gemm"})
 
 
-def check_ninja(kinds: Sequence[CacheKind], asked: bool, env: Environment) -> Check | None:
-    """Look for ninja where a kind is built by it: even a hit asks it. `asked`: kinds were named."""
-    users = [kind.name for kind in kinds if "ninja_version" in kind.strict_parameters]
-    if not users:
-        return None
-    found = _version(("ninja",), env)
-    if found is not None:
-        return ok("ninja", found)
-    what = f"no ninja on PATH that runs; {' and '.join(users)} cannot hit without it"
-    step = "install it (`pip install ninja`), the same version as on the source"
-    if asked:
-        return fail("ninja", what, step, ExitCode.INCOMPATIBLE)
-    return warn("ninja", what, step)
-
-
-def check_compiler(kinds: Sequence[CacheKind], env: Environment) -> Check | None:
-    """Look for a C and a C++ compiler, which engines call also beside a hit."""
-    users = [kind.name for kind in kinds if kind.name in _COMPILES_HOST_CODE]
-    if not users:
-        return None
-    names = [name for name in (env.get("CC"), "cc", "gcc", "clang") if name]
-    plus = [name for name in (env.get("CXX"), "c++", "g++", "clang++") if name]
-    c, cxx = _version(names, env), _version(plus, env)
-    if c and cxx:
-        return ok("compiler", f"{c}; {cxx}")
-    missing = " and ".join(n for n, found in (("C", c), ("C++", cxx)) if not found)
-    what = f"no {missing} compiler on PATH; {', '.join(users)} probe with it, also beside a hit"
-    return warn("compiler", what, "install gcc and g++, or set CC and CXX")
-
-
-def check_nvcc(kinds: Sequence[CacheKind], env: Environment) -> Check | None:
-    """Look for nvcc, whose path or version is part of some kinds' own keys."""
-    users = [kind.name for kind in kinds if kind.name in _ASKS_NVCC]
-    if not users:
-        return None
-    places = [f"{env[name]}/bin/nvcc" for name in ("CUDA_HOME", "CUDA_PATH") if env.get(name)]
-    found = _version([*places, "nvcc", "/usr/local/cuda/bin/nvcc"], env)
-    if found is not None:
-        return ok("nvcc", found)
-    what = f"no nvcc that runs; {', '.join(users)} have its path or version in their keys"
-    return warn("nvcc", what, "install the CUDA toolkit of the source and set CUDA_HOME as there")
+def check_tools(kinds: Sequence[CacheKind], asked: bool, env: Environment) -> Iterator[Check]:
+    """Look for each tool that one of the kinds needs. `asked`: the user named the kinds."""
+    for tool in dict.fromkeys(tool for kind in kinds for tool in kind.tools):
+        found = _version(tool.candidates(env), env)
+        if found is not None:
+            yield ok(tool.name, found)
+            continue
+        users = [kind.name for kind in kinds if tool in kind.tools]
+        what = f"no {tool.name} that runs; {', '.join(users)} {tool.lack}"
+        if asked and tool.is_required:
+            yield fail(tool.name, what, tool.next_step, ExitCode.INCOMPATIBLE)
+        else:
+            yield warn(tool.name, what, tool.next_step)
 
 
 def check_compiled_part() -> Check:
@@ -75,7 +45,7 @@ def check_compiled_part() -> Check:
 
 
 def _version(names: Collection[str], env: Environment) -> str | None:
-    """Return the first of the programs that runs, and the last line of its --version."""
+    """Return the first of the programs that runs, and its release in its own words."""
     for name in names:
         program = shutil.which(name, path=env.get("PATH", ""))
         if program is None:

@@ -17,12 +17,12 @@ from typing import Any
 from mx_artifacts import parsing, settings
 from mx_artifacts.core.identity import KIND_PARAMETER, SourceIdentity
 from mx_artifacts.errors import ConfigurationError
-from mx_artifacts.identity.facts import Fact, ProbeContext
 from mx_artifacts.identity.overrides import field_value, read_overrides
-from mx_artifacts.identity.probes import PROBES, REFERENCE_PROBES, probe
-from mx_artifacts.kinds.base import ABSENT, SIZES, CacheKind
+from mx_artifacts.identity.values import probe_value
+from mx_artifacts.kinds.base import SIZES, CacheKind
 from mx_artifacts.node.environment import Environment, environment
 from mx_artifacts.node.installed import CannotProbe, ComponentAbsent, torch_build
+from mx_artifacts.probes.base import ABSENT, Fact, ProbeContext
 
 STATED = "stated"
 _FIELD_NAMES = frozenset(f.name for f in fields(SourceIdentity))
@@ -161,7 +161,7 @@ def _probe_missing(
     profile: Profile = Profile.STRICT,
 ) -> tuple[dict[str, Fact], dict[str, str]]:
     """Return those of `names` that `facts` lack: what was found, and why the others were not."""
-    probes = REFERENCE_PROBES if profile is Profile.REFERENCE else PROBES
+    as_the_reference = profile is Profile.REFERENCE
     found: dict[str, Fact] = {}
     unknown: dict[str, str] = {}
     for name in (n for n in names if n not in facts):
@@ -174,7 +174,7 @@ def _probe_missing(
             cpu_build_has_no_gpu_code="gpu_arch" in kind.may_be_absent,
         )
         try:
-            found[name] = probe(name, context, probes)
+            found[name] = probe_value(kind, name, context, as_the_reference=as_the_reference)
         except CannotProbe as error:
             if isinstance(error, ComponentAbsent) and name in kind.may_be_absent:
                 found[name] = Fact(ABSENT, f"probed: {error}")

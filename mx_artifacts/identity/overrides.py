@@ -9,8 +9,9 @@ from typing import Any
 from mx_artifacts import parsing
 from mx_artifacts.core.identity import KIND_PARAMETER
 from mx_artifacts.errors import ConfigurationError
-from mx_artifacts.kinds.base import ABSENT, SIZES
-from mx_artifacts.kinds.engines import ENGINE_NAMES, parse_engine
+from mx_artifacts.kinds.base import SIZES
+from mx_artifacts.probes.base import ABSENT
+from mx_artifacts.probes.engines import ENGINE_NAMES, parse_engine
 
 _UINT32_MAX = 2**32 - 1
 _NOT_FOR_USERS = {

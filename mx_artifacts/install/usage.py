@@ -19,7 +19,6 @@ from mx_artifacts.errors import NothingToPublishError
 from mx_artifacts.install.receipts.lookup import claims, receipts_beside
 from mx_artifacts.install.receipts.receipt import InstalledFile, RootReceipt, load_receipt
 from mx_artifacts.kinds.base import CacheKind
-from mx_artifacts.kinds.inductor.vllm_factors import factor_differences
 from mx_artifacts.kinds.registry import get_kind
 from mx_artifacts.kinds.usage_markers import matches
 from mx_artifacts.node.mounts import keeps_access_times
@@ -29,7 +28,7 @@ _NAMED = 3
 _NOT_THE_COMPILERS = (".mx-artifacts*", ".nfs*", "lost+found", "__pycache__")
 
 
-class Verdict(str, Enum):
+class UsageVerdict(str, Enum):
     """What became of an installed cache."""
 
     HIT = "hit"
@@ -51,8 +50,8 @@ class RootUsage:
         rewritten: those of which a compiled file was written anew.
         new: entries in which something was compiled since that did not come with an install.
         signs: other paths that an engine moves when it looks for a cache: locks, marks of a hit.
-        differences: for vLLM, the factors in which the directory in use differs from the
-            installed one: name to (installed, in use).
+        differences: the factors of the engine's own key in which the cache in use differs from the
+            installed one, where its engine writes them down (vLLM): name to (installed, in use).
     """
 
     root: str
@@ -74,7 +73,7 @@ class UsageReport:
     artifact_id: str
     kind: str
     installed_at: str
-    verdict: Verdict
+    verdict: UsageVerdict
     reason: str
     next_step: str
     roots: tuple[RootUsage, ...]
@@ -150,7 +149,7 @@ def _usage(root: RootReceipt, kind: CacheKind, since_ns: int, owners: Collection
         rewritten=tuple(sorted({f.entry for f in compiled if _is_rewritten(f, recorded, kind)})),
         new=tuple(sorted(new)),
         signs=tuple(sorted((*marks, *locks))),
-        differences=_factors(Path(root.root), kind, ours, new),
+        differences=_differences(Path(root.root), kind, ours, new),
     )
 
 
@@ -204,12 +203,12 @@ def _is_rewritten(file: _Found, recorded: Mapping[str, InstalledFile], kind: Cac
     )
 
 
-def _factors(
+def _differences(
     root: Path, kind: CacheKind, ours: Collection[str], new: Collection[str]
-) -> dict[str, tuple[str, str]]:
-    if kind.name != "inductor" or not new:
+) -> Mapping[str, tuple[str, str]]:
+    if kind.key_factors is None or not new:
         return {}
-    return factor_differences(
+    return kind.key_factors.differences(
         [root / entry for entry in sorted(ours)], [root / entry for entry in sorted(new)]
     )
 
@@ -217,7 +216,7 @@ def _factors(
 # --- what that means ------------------------------------------------------------------------------
 
 
-def _judge(roots: tuple[RootUsage, ...], installed_at: str) -> tuple[Verdict, str]:
+def _judge(roots: tuple[RootUsage, ...], installed_at: str) -> tuple[UsageVerdict, str]:
     ours = sum(len(root.ours) for root in roots)
     read = sum(len(root.read) for root in roots)
     new = [entry for root in roots for entry in root.new]
@@ -230,43 +229,43 @@ def _judge(roots: tuple[RootUsage, ...], installed_at: str) -> tuple[Verdict, st
         if rewritten:
             done.append(f"{_count(len(rewritten))} of ours compiled anew: {_names(rewritten)}")
         also = f"; {read} of the {what} were read" if read else ""
-        return Verdict.RECOMPILED, f"since {installed_at}, {' and '.join(done)}{also}"
+        return UsageVerdict.RECOMPILED, f"since {installed_at}, {' and '.join(done)}{also}"
     if len(gone) == ours:
-        return Verdict.UNUSED, f"nothing of this artifact's {_count(ours)} stands there now"
+        return UsageVerdict.UNUSED, f"nothing of this artifact's {_count(ours)} stands there now"
     if read:
-        return Verdict.HIT, f"nothing was compiled since, and {read} of {what} were read"
+        return UsageVerdict.HIT, f"nothing was compiled since, and {read} of {what} were read"
     if signs:
-        return Verdict.HIT, f"nothing was compiled since, and an engine looked: {_names(signs)}"
+        return (
+            UsageVerdict.HIT,
+            f"nothing was compiled since, and an engine looked: {_names(signs)}",
+        )
     if all(len(root.unread) + len(root.gone) >= len(root.ours) for root in roots):
-        return Verdict.UNUSED, f"none of the {what} was read since {installed_at}"
+        return UsageVerdict.UNUSED, f"none of the {what} was read since {installed_at}"
     return (
-        Verdict.UNKNOWN,
+        UsageVerdict.UNKNOWN,
         "nothing was compiled since, but this file system does not tell whether anything was read",
     )
 
 
-def _next_step(verdict: Verdict, kind: CacheKind, roots: tuple[RootUsage, ...]) -> str:
-    if verdict is Verdict.HIT:
+def _next_step(verdict: UsageVerdict, kind: CacheKind, roots: tuple[RootUsage, ...]) -> str:
+    if verdict is UsageVerdict.HIT:
         return ""
-    if verdict is Verdict.UNKNOWN:
+    if verdict is UsageVerdict.UNKNOWN:
         return "look for compile messages in the engine's log, once it has started"
     places = ", ".join(root.root for root in roots)
-    if verdict is Verdict.UNUSED:
+    if verdict is UsageVerdict.UNUSED:
         return (
             "start the engine; if it has run since the install, it looks in another directory "
             f"than {places}: compare its environment with `mx-artifact doctor --kind {kind.name}`"
         )
     differences = {name: d for root in roots for name, d in root.differences.items()}
-    if differences:
+    if differences and kind.key_factors is not None:
         listed = "; ".join(
             f"{name} was {_short(ours)}, is {_short(theirs)}"
             for name, (ours, theirs) in list(differences.items())[:_NAMED]
         )
         more = f"; and {len(differences) - _NAMED} more" if len(differences) > _NAMED else ""
-        return (
-            "vLLM uses another hash directory than was installed: start it as on the source "
-            f"({listed}{more})"
-        )
+        return f"{kind.key_factors.finding} ({listed}{more})"
     return (
         f"find what enters {kind.name}'s own key and differs from the source (versions, flags, "
         "paths), and make it equal, or state it on both nodes with --identity so that they do not "

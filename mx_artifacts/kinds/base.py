@@ -1,8 +1,10 @@
 """What a cache kind is: data. One module a kind declares a `CacheKind`; `registry.py` finds them.
 
 To add a kind, write mx_artifacts/kinds/<name>.py with a module-level `KIND`, list it in
-`registry.py`, and add a fixture to tests/support/kind_trees.py. A third party's `KIND` is found by
-the entry point that its package declares (docs/adr/0013).
+`registry.py`, and add a fixture to tests/support/kind_trees.py. All that is special about it is in
+that module: how the values of its identity are probed, which tools it needs, how its engine tells
+why it compiled again. A third party's `KIND` is found by the entry point that its package declares
+(docs/adr/0013).
 """
 
 from __future__ import annotations
@@ -16,8 +18,10 @@ from mx_artifacts.bundle.entry import EntryView
 from mx_artifacts.bundle.rules import PackRules
 from mx_artifacts.core.digest import crc32c
 from mx_artifacts.core.identity import AnyBackendFramework, SourceType
+from mx_artifacts.kinds.tools import Tool
 from mx_artifacts.kinds.usage_markers import UsageMarkers
 from mx_artifacts.node.environment import Environment
+from mx_artifacts.probes.base import IdentityValue
 
 
 def _no_obstacle() -> str:
@@ -66,6 +70,7 @@ class FileContent(NamedTuple):
 
     @classmethod
     def of(cls, content: bytes) -> FileContent:
+        """Return size and checksum of what is written."""
         return cls(len(content), crc32c(content))
 
 
@@ -128,6 +133,31 @@ class RankSet:
 
 
 @dataclass(frozen=True)
+class KeyFactors:
+    """How to read the files in which an engine says what the key of its cache is made of.
+
+    With them, `usage` and `why` say why an engine compiled again.
+
+    Attributes:
+        file_name: what such a file is called.
+        finding: a clause that goes before the factors that differ, and says what they led to.
+        differences: maps each factor that differs between an installed cache and the one in use,
+            both given as the directories of their entries, to (installed, in use); empty where one
+            of them has no such file that can be read. Does not raise.
+        compare_files: maps each factor that differs between two such files, or directories that
+            hold one, to (first, second). Raises ConfigurationError where there is none, or more
+            than one.
+        advice_for: returns what to do where this factor differs.
+    """
+
+    file_name: str
+    finding: str
+    differences: Callable[[Iterable[Path], Iterable[Path]], Mapping[str, tuple[str, str]]]
+    compare_files: Callable[[Path, Path], Mapping[str, tuple[str, str]]]
+    advice_for: Callable[[str], str]
+
+
+@dataclass(frozen=True)
 class CacheKind:
     """A cache kind as data.
 
@@ -143,6 +173,9 @@ class CacheKind:
             that the reference's loaders have too (docs/protocol.md, "Identities").
         strict_parameters: further ones, likewise, without which a wrong match would be possible;
             the reference does not have them.
+        identity_values: how those of the names above that are not in probes/common.py are found
+            on a node, and what to do where two nodes differ in them. They win over the common ones.
+        tools: programs that the engine needs on a node, for `doctor` to look for.
         may_be_absent: those of the names above whose component need not be installed here. That
             it is not is knowledge, and the value is then `ABSENT`.
         merge_entry_of: units of install, where they are smaller than those of `pack` because they
@@ -159,6 +192,7 @@ class CacheKind:
             identities name it in the extra parameter mx_kind.
         rank_sets: finds the ranks in the paths of a packed root, where its engine keeps
             directories by rank; a rank that lacks what others have compiles alone.
+        key_factors: how to read what its engine says of the cache's key, where it does.
     """
 
     name: str
@@ -170,6 +204,8 @@ class CacheKind:
     engine_fields: tuple[str, ...] = ()
     extra_parameters: tuple[str, ...] = ()
     strict_parameters: tuple[str, ...] = ()
+    identity_values: Mapping[str, IdentityValue] = field(default_factory=dict, hash=False)
+    tools: tuple[Tool, ...] = ()
     may_be_absent: frozenset[str] = frozenset()
     merge_entry_of: Callable[[str], str] | None = None
     fixups: tuple[Fixup, ...] = ()
@@ -180,15 +216,17 @@ class CacheKind:
     signs: UsageMarkers = field(default_factory=UsageMarkers)
     shares_source_type: bool = False
     rank_sets: Callable[[Iterable[str]], tuple[RankSet, ...]] | None = None
+    key_factors: KeyFactors | None = None
 
     @property
     def install_entry_of(self) -> Callable[[str], str]:
         """Maps a relative path to the entry that is installed, kept or replaced as one."""
         return self.merge_entry_of or self.pack.entry_of
 
+    def root_label(self, root_name: str) -> str:
+        """Return what a root is called in messages and labels: the primary one as its kind."""
+        return root_name or self.name
 
-ABSENT = "none"
-"""The identity value of a component that is known not to be there. Unknown is an error instead."""
 
 SIZES = ("tensor_parallel_size", "pipeline_parallel_size", "expert_parallel_size")
 """Identity fields that say how an engine's ranks are laid out."""

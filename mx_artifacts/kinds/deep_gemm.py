@@ -8,6 +8,10 @@ of its own, whatever it was before. Loading runs GPU code only.
 
 from __future__ import annotations
 
+import sys
+from hashlib import sha256
+from pathlib import Path
+
 from mx_artifacts.bundle.entry import EntryView
 from mx_artifacts.bundle.rules import PackRules, first_parts
 from mx_artifacts.core.identity import BackendFramework, SourceType
@@ -21,7 +25,12 @@ from mx_artifacts.kinds.root_rules import (
     from_path_list,
     from_variable,
 )
+from mx_artifacts.kinds.tools import NVCC
 from mx_artifacts.kinds.usage_markers import UsageMarkers
+from mx_artifacts.node.environment import Environment
+from mx_artifacts.node.installed import ComponentAbsent, package_directory, run_for_json
+from mx_artifacts.probes.base import SAME_IMAGE, SAME_PLACE, Fact, IdentityValue, ProbeContext
+from mx_artifacts.probes.programs import NVCC_VERSION
 
 _COMMITTED = ".committed"
 
@@ -40,6 +49,69 @@ def fault_of(entry: EntryView) -> str | None:
             return f"it has no {_COMMITTED}, so its compiler has not committed it"
         return missing_fault(entry, entry.path, ("kernel.cubin",)) or binary_fault(entry)
     return missing_fault(entry, entry.path, ("kernel.cu", "kernel.cubin")) or binary_fault(entry)
+
+
+# --- identity values -----------------------------------------------------------------------------
+
+
+def deep_gemm_includes() -> Path:
+    """Return the include directory of the package deep_gemm, else of the one inside vLLM."""
+    for package, below in (("deep_gemm", "include"), ("vllm", "third_party/deep_gemm/include")):
+        try:
+            include = package_directory(package) / below
+        except ComponentAbsent:
+            continue
+        if any(include.glob("deep_*")):
+            return include
+    raise ComponentAbsent("no installed deep_gemm has include/deep_gemm")
+
+
+def deep_gemm_key() -> str:
+    """Return a digest of the headers from which DeepGEMM's kernels are compiled.
+
+    One of its generations does not hash these headers into its own key, so that a stale kernel
+    would be used.
+    """
+    include = deep_gemm_includes()
+    headers = sorted(p for d in include.glob("deep_*") for p in d.rglob("*") if p.is_file())
+    if not headers:
+        raise ComponentAbsent(f"{include} has no headers")
+    digest = sha256()
+    for header in headers:
+        content = sha256(header.read_bytes()).hexdigest()
+        digest.update(f"{header.relative_to(include).as_posix()} {content}\n".encode())
+    return digest.hexdigest()[:32]
+
+
+_TIMEOUT_SECONDS = 120.0  # importing it imports torch
+_ASK_DEEP_GEMM = (
+    "from deep_gemm.jit.compiler import get_deep_gemm_version as key; import json; "
+    "print(json.dumps(key()))"
+)
+
+
+def reference_deep_gemm_key(env: Environment) -> str:
+    """Return what the reference takes: a function of DeepGEMM 1, which later ones do not have."""
+    if not (package_directory("deep_gemm") / "jit" / "compiler.py").is_file():
+        raise ComponentAbsent("the installed deep_gemm has no jit/compiler.py")
+    argv = (sys.executable, "-c", _ASK_DEEP_GEMM)
+    return str(run_for_json(argv, env, timeout_seconds=_TIMEOUT_SECONDS))
+
+
+def _jit_key(context: ProbeContext) -> Fact:
+    return Fact(deep_gemm_key(), "probed: digest of deep_gemm/include")
+
+
+def _reference_jit_key(context: ProbeContext) -> Fact:
+    return Fact(reference_deep_gemm_key(context.env), "probed: deep_gemm.jit.compiler")
+
+
+def _include_dir(context: ProbeContext) -> Fact:
+    """Return the include directory, which DeepGEMM 2 has in its key; DeepJIT has contents only."""
+    include = deep_gemm_includes()
+    if (include / "deep_jit").is_dir():
+        raise ComponentAbsent("DeepJIT's key has no paths")
+    return Fact(str(include), "probed: deep_gemm's -I")
 
 
 KIND = CacheKind(
@@ -71,6 +143,12 @@ KIND = CacheKind(
     # nvcc's version is in the key, and in the older generation's the include directory's path.
     strict_parameters=("gpu_name", "gpu_sm_count", "nvcc_version", "deep_gemm_include_dir"),
     may_be_absent=frozenset({"nvcc_version", "deep_gemm_include_dir"}),
+    identity_values={
+        "deep_gemm_jit_key": IdentityValue(_jit_key, SAME_IMAGE, _reference_jit_key),
+        "deep_gemm_include_dir": IdentityValue(_include_dir, SAME_PLACE),
+        "nvcc_version": NVCC_VERSION,
+    },
+    tools=(NVCC,),
     atomic_entries=True,  # by rename; DeepJIT never puts an entry where an uncommitted one stands
     loads_libraries=False,
     # DeepJIT moves the marker's mtime on every hit (docs/cache-facts.md, 8).

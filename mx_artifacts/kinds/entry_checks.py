@@ -8,12 +8,10 @@ from __future__ import annotations
 
 import json
 import struct
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Collection, Iterable
 from typing import Any
 
 from mx_artifacts.bundle.entry import EntryView
-
-FaultOf = Callable[[EntryView], str | None]
 
 MAX_JSON_BYTES = 2 << 20
 """Maximum size of a JSON document that is parsed [bytes]: as objects it takes up to thirty times

@@ -10,7 +10,6 @@ import functools
 import logging
 import re
 from collections.abc import Iterable
-from importlib import metadata
 
 from mx_artifacts.core.identity import (
     KIND_PARAMETER,
@@ -20,11 +19,13 @@ from mx_artifacts.core.identity import (
     source_type_name,
 )
 from mx_artifacts.errors import ConfigurationError
-from mx_artifacts.kinds import cute_dsl, deep_gemm, generic, tilelang, tvm_ffi
+from mx_artifacts.kinds import deep_gemm, generic, tilelang, tvm_ffi
 from mx_artifacts.kinds.base import CacheKind
+from mx_artifacts.kinds.cute_dsl import kind as cute_dsl
 from mx_artifacts.kinds.flashinfer import kind as flashinfer
 from mx_artifacts.kinds.inductor import kind as inductor
 from mx_artifacts.kinds.triton import kind as triton
+from mx_artifacts.runtime.entry_points import entry_points
 
 logger = logging.getLogger(__name__)
 
@@ -56,7 +57,7 @@ def _named_kinds() -> tuple[CacheKind, ...]:
 def _third_party_kinds() -> tuple[CacheKind, ...]:
     """Load them, once a process."""
     kinds: dict[str, CacheKind] = {}
-    for point in sorted(_entry_points(), key=lambda each: (each.name, each.value)):
+    for point in entry_points(ENTRY_POINTS):
         try:
             kind = point.load()
             objection = _objection(kind, kinds)
@@ -67,10 +68,6 @@ def _third_party_kinds() -> tuple[CacheKind, ...]:
         else:
             kinds[kind.name] = kind
     return tuple(kinds.values())
-
-
-def _entry_points() -> Iterable[metadata.EntryPoint]:
-    return metadata.entry_points(group=ENTRY_POINTS)
 
 
 def _objection(kind: object, others: Iterable[str]) -> str:

@@ -16,6 +16,7 @@ from mx_artifacts.errors import ConfigurationError
 from mx_artifacts.node.environment import Environment
 
 Location = tuple[Path, str]
+"""A path, and which variable or default decided it."""
 Locate = Callable[[Environment, AnyBackendFramework], Location]
 """Returns where an engine looks, and which variable, or default, decided."""
 Candidate = Callable[[Environment, AnyBackendFramework], Location | None]

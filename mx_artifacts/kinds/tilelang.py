@@ -20,6 +20,7 @@ from mx_artifacts.kinds.base import NEVER_PACKED, CacheKind, FixupReport, RootRu
 from mx_artifacts.kinds.entry_checks import binary_fault, empty_fault, names_in, read_json
 from mx_artifacts.kinds.foreign_text import shown
 from mx_artifacts.kinds.root_rules import below_home, first_of, from_variable
+from mx_artifacts.probes.packages import package_version
 
 _SHELVES = frozenset({"kernels", "autotuner", "cuda-binaries"})
 _STAGING = ".staging"
@@ -97,6 +98,7 @@ KIND = CacheKind(
     identity_fields=("backend_framework", "cuda_version", "gpu_arch"),
     extra_parameters=("tilelang_version",),
     strict_parameters=("machine", "libc"),
+    identity_values={"tilelang_version": package_version("tilelang")},
     atomic_entries=True,
     fixups=(make_staging_directories,),
 )

@@ -15,7 +15,18 @@ from mx_artifacts.kinds.ninja.checks import built_module_fault
 from mx_artifacts.kinds.ninja.existing_modules import standing_modules
 from mx_artifacts.kinds.ninja.relocate import relocate_ninja_modules, relocation_obstacle
 from mx_artifacts.kinds.root_rules import below_home, first_of, from_variable
+from mx_artifacts.kinds.tools import COMPILERS, NINJA, NVCC
 from mx_artifacts.kinds.usage_markers import NINJA_SIGNS
+from mx_artifacts.probes.packages import package_path, package_version
+from mx_artifacts.probes.programs import NINJA_VALUES
+from mx_artifacts.probes.variables import LISTED_ARCH, architectures, variables
+
+TVM_FFI_VALUES = {
+    "tvm_ffi_version": package_version("apache-tvm-ffi"),
+    "tvm_ffi_path": package_path("tvm_ffi"),
+}
+"""Also for modules of others that link against it."""
+_SETTINGS = ("CC", "CXX", "TVM_FFI_GPU_BACKEND")  # tvm_ffi/cpp/extension.py, 0.1.15
 
 
 def fault_of(entry: EntryView) -> str | None:
@@ -75,6 +86,13 @@ KIND = CacheKind(
             "tvm_ffi_path",
         }
     ),
+    identity_values={
+        **NINJA_VALUES,
+        **TVM_FFI_VALUES,
+        "tvm_ffi_archs": architectures("TVM_FFI_CUDA_ARCH_LIST", LISTED_ARCH, lambda *_: ""),
+        "tvm_ffi_settings": variables(lambda context: _SETTINGS),
+    },
+    tools=(NINJA, *COMPILERS, NVCC),
     fixups=(relocate_ninja_modules,),
     standing=standing_modules,
     signs=NINJA_SIGNS,

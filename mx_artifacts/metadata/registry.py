@@ -1,4 +1,8 @@
-"""Finds a metadata backend by its URL. A new backend is a module here and a line in `_BACKENDS`."""
+"""Finds a metadata backend by its URL. A new backend is a module here and a line in `_BACKENDS`.
+
+A package adds one by an entry point of the group `mx_artifacts.metadata_backends`: its name is the
+scheme of the URL (lower-case), its object takes the URL and returns the backend.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +11,9 @@ from collections.abc import Callable
 from mx_artifacts import settings
 from mx_artifacts.errors import ConfigurationError
 from mx_artifacts.metadata.base import BackendProperties, MetadataBackend
+from mx_artifacts.runtime.entry_points import load_entry_point
 
+ENTRY_POINTS = "mx_artifacts.metadata_backends"
 MEMORY_URL = "memory:"
 EXPECTED = "memory: or redis://host:port/db (rediss:// for TLS)"
 
@@ -75,7 +81,8 @@ def create_backend(url: str) -> MetadataBackend:
     Raises:
         ConfigurationError: no backend has this scheme, or the rest of the URL makes no sense.
     """
-    make = _BACKENDS.get(url.partition(":")[0].lower())
+    scheme = url.partition(":")[0].lower()
+    make = _BACKENDS.get(scheme) or load_entry_point(ENTRY_POINTS, scheme)
     if make is None:
         raise ConfigurationError(
             f"metadata backend {url.partition('://')[0]!r} is not known; it should be {EXPECTED}",

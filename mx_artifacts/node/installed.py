@@ -11,9 +11,7 @@ import importlib.util
 import json
 import runpy
 import subprocess
-import sys
 from dataclasses import dataclass
-from hashlib import sha256
 from importlib import metadata
 from pathlib import Path
 
@@ -92,88 +90,6 @@ def torch_build() -> TorchBuild:
             # Not to be taken for a CUDA version.
             return TorchBuild(version, accelerator, f"{attribute}-{told[attribute]}")
     return TorchBuild(version, "cpu", "")
-
-
-@dataclass(frozen=True)
-class TritonBuild:
-    """Triton's version, and the hash of all of its compiler that every cache key starts with.
-
-    `reference_key` is the same, or "" in a version that has it where the reference does not look.
-    """
-
-    version: str
-    key: str
-    reference_key: str = ""
-
-
-# In a process of its own: importing triton maps its 500 MB library into this one. cwd is "/" so
-# that no directory called triton here is imported. 0.7 s, most of it hashing that library.
-_ASK_TRITON = """
-import json, triton
-try:
-    from triton.runtime.cache import triton_key
-    old = False
-except ImportError:
-    from triton.compiler.compiler import triton_key
-    old = True
-key = triton_key()
-print(json.dumps([triton.__version__, key, "" if old else key]))
-"""
-_IMPORT_TIMEOUT_SECONDS = 120.0  # the library may have to come over a network file system
-
-
-def triton_build(env: Environment) -> TritonBuild:
-    """Return what triton itself says, in its own words: `triton_key` is the reference's too."""
-    package_directory("triton")
-    answer = run_for_json(
-        (sys.executable, "-c", _ASK_TRITON), env, timeout_seconds=_IMPORT_TIMEOUT_SECONDS
-    )
-    if not (isinstance(answer, list) and len(answer) == 3 and all(answer[:2])):
-        raise CannotProbe("triton states no version or key")
-    return TritonBuild(*map(str, answer))
-
-
-def deep_gemm_includes() -> Path:
-    """Return the include directory of the package deep_gemm, else of the one inside vLLM."""
-    for package, below in (("deep_gemm", "include"), ("vllm", "third_party/deep_gemm/include")):
-        try:
-            include = package_directory(package) / below
-        except ComponentAbsent:
-            continue
-        if any(include.glob("deep_*")):
-            return include
-    raise ComponentAbsent("no installed deep_gemm has include/deep_gemm")
-
-
-def deep_gemm_key() -> str:
-    """Return a digest of the headers from which DeepGEMM's kernels are compiled.
-
-    One of its generations does not hash these headers into its own key, so that a stale kernel
-    would be used.
-    """
-    include = deep_gemm_includes()
-    headers = sorted(p for d in include.glob("deep_*") for p in d.rglob("*") if p.is_file())
-    if not headers:
-        raise ComponentAbsent(f"{include} has no headers")
-    digest = sha256()
-    for header in headers:
-        content = sha256(header.read_bytes()).hexdigest()
-        digest.update(f"{header.relative_to(include).as_posix()} {content}\n".encode())
-    return digest.hexdigest()[:32]
-
-
-_ASK_DEEP_GEMM = (
-    "from deep_gemm.jit.compiler import get_deep_gemm_version as key; import json; "
-    "print(json.dumps(key()))"
-)
-
-
-def reference_deep_gemm_key(env: Environment) -> str:
-    """Return what the reference takes: a function of DeepGEMM 1, which later ones do not have."""
-    if not (package_directory("deep_gemm") / "jit" / "compiler.py").is_file():
-        raise ComponentAbsent("the installed deep_gemm has no jit/compiler.py")
-    argv = (sys.executable, "-c", _ASK_DEEP_GEMM)
-    return str(run_for_json(argv, env, timeout_seconds=_IMPORT_TIMEOUT_SECONDS))
 
 
 def run_for_json(argv: tuple[str, ...], env: Environment, *, timeout_seconds: float) -> object:

@@ -85,7 +85,9 @@ class Transport(Protocol):
     """One agent of a process. All methods may be called from any thread."""
 
     @property
-    def properties(self) -> TransportProperties: ...
+    def properties(self) -> TransportProperties:
+        """Facts about this transport."""
+        ...
 
     @property
     def agent_name(self) -> str:

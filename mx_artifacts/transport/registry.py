@@ -1,4 +1,8 @@
-"""Transports by name. A new one is a line here and a run of tests/contract/test_transport.py."""
+"""Transports by name. A new one is a line here and a run of tests/contract/test_transport.py.
+
+A package adds one by an entry point of the group `mx_artifacts.transports`: its name is what
+MX_TRANSPORT says, its object takes the agent's name and returns the transport.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +13,10 @@ from collections.abc import Callable
 
 from mx_artifacts import settings
 from mx_artifacts.errors import ConfigurationError
+from mx_artifacts.runtime.entry_points import load_entry_point
 from mx_artifacts.transport.base import Transport
+
+ENTRY_POINTS = "mx_artifacts.transports"
 
 
 def _nixl(agent_name: str, nixl_backend: str) -> Transport:
@@ -28,7 +35,7 @@ _FACTORIES: dict[str, Callable[[str, str], Transport]] = {"nixl": _nixl, "inproc
 
 
 def known_transports() -> tuple[str, ...]:
-    """Return the names that `create_transport` takes, the default first."""
+    """Return the names of the transports of this package, the default first."""
     return tuple(_FACTORIES)
 
 
@@ -39,13 +46,15 @@ def create_transport(name: str, agent_name: str, *, nixl_backend: str = "UCX") -
         ConfigurationError: no transport has this name.
         TransportUnavailableError: it is not installed or does not start here.
     """
-    factory = _FACTORIES.get(name)
-    if factory is None:
+    if name in _FACTORIES:
+        return _FACTORIES[name](agent_name, nixl_backend)
+    make: Callable[[str], Transport] | None = load_entry_point(ENTRY_POINTS, name)
+    if make is None:
         raise ConfigurationError(
             f"no transport is called {name!r}; known are {', '.join(_FACTORIES)}",
             hint="set MX_TRANSPORT to one of them, or leave it unset",
         )
-    return factory(agent_name, nixl_backend)
+    return make(agent_name)
 
 
 def open_transport() -> Transport:

@@ -10,10 +10,11 @@ from importlib.util import find_spec
 
 import pytest
 
-from mx_artifacts.identity import toolchain
-from mx_artifacts.identity.facts import ProbeContext
+from mx_artifacts.kinds.inductor import kind as inductor
+from mx_artifacts.kinds.triton.compiler import triton_build
 from mx_artifacts.node import installed
 from mx_artifacts.node.environment import environment
+from mx_artifacts.probes.base import ProbeContext
 
 
 def say(code: str, env: Mapping[str, str] | None = None) -> object:
@@ -37,7 +38,7 @@ def test_torch_says_the_same_when_it_is_imported():
 def test_triton_says_the_same_when_it_is_imported():
     if find_spec("triton") is None:
         pytest.skip("triton is not installed")
-    build = installed.triton_build(environment())
+    build = triton_build(environment())
     code = (
         "import triton; from triton.runtime.cache import triton_key\n"
         "print(json.dumps([triton.__version__, triton_key()]))"
@@ -48,7 +49,9 @@ def test_triton_says_the_same_when_it_is_imported():
 def test_torch_says_the_same_number_of_threads_when_it_is_imported():
     env = {**environment(), "OMP_NUM_THREADS": "1"}
     for each in (environment(), env):
-        fact = toolchain.cpp_threads(ProbeContext(each, gpu_arch="none"))
+        probe = inductor.KIND.identity_values["cpp_threads"].probe
+        assert probe is not None
+        fact = probe(ProbeContext(each, gpu_arch="none"))
         code = "import torch; print(json.dumps(torch.get_num_threads()))"
         assert say(code, each) == int(fact.value)
 

@@ -11,7 +11,8 @@ import pytest
 from mx_artifacts.core.identity import compute_mx_source_id
 from mx_artifacts.identity.identify import Profile, probe_identity
 from mx_artifacts.kinds.registry import all_kinds
-from mx_artifacts.node.installed import TorchBuild, TritonBuild
+from mx_artifacts.kinds.triton.compiler import TritonBuild
+from mx_artifacts.node.installed import TorchBuild
 from tests.support.made_up_node import Node, made_up_node
 from tests.support.peers import Peer
 

@@ -8,9 +8,13 @@ from pathlib import Path
 import pytest
 
 from mx_artifacts.identity import identify as identity_module
-from mx_artifacts.identity import probes, toolchain
+from mx_artifacts.kinds import deep_gemm
+from mx_artifacts.kinds.inductor import cpu_code
+from mx_artifacts.kinds.triton import compiler
+from mx_artifacts.kinds.triton.compiler import TritonBuild
 from mx_artifacts.node import installed
-from mx_artifacts.node.installed import CannotProbe, ComponentAbsent, TorchBuild, TritonBuild
+from mx_artifacts.node.installed import CannotProbe, ComponentAbsent, TorchBuild
+from mx_artifacts.probes import engines, gpu, packages, programs
 
 NVCC_TEXT = """nvcc: NVIDIA (R) Cuda compiler driver
 Cuda compilation tools, release 13.0, V13.0.88
@@ -75,18 +79,20 @@ class Node:
 def made_up_node(monkeypatch: pytest.MonkeyPatch) -> Iterator[Node]:
     """Yield a node on which every probe succeeds; use it as the body of a fixture."""
     node = Node()
-    monkeypatch.setattr(probes, "torch_build", lambda: node.torch)
-    monkeypatch.setattr(identity_module, "torch_build", lambda: node.torch)
-    for module in (installed, probes):
+    for module in (engines, gpu, identity_module):
+        monkeypatch.setattr(module, "torch_build", lambda: node.torch)
+    for module in (installed, packages):
         monkeypatch.setattr(module, "distribution_version", node.version)
-    monkeypatch.setattr(probes, "run_for_json", node.device)
-    monkeypatch.setattr(probes, "triton_build", node.triton_build)
-    monkeypatch.setattr(probes, "deep_gemm_key", lambda: "0123456789abcdef")
-    monkeypatch.setattr(probes, "reference_deep_gemm_key", node.old_deep_gemm_key)
-    monkeypatch.setattr(toolchain.shutil, "which", node.which)
-    monkeypatch.setattr(toolchain, "run_program", node.run)
-    monkeypatch.setattr(toolchain, "package_directory", node.package)
-    monkeypatch.setattr(toolchain, "deep_gemm_includes", lambda: node.site / "deep_gemm/include")
+    monkeypatch.setattr(gpu, "run_for_json", node.device)
+    monkeypatch.setattr(compiler, "triton_build", node.triton_build)
+    monkeypatch.setattr(deep_gemm, "deep_gemm_key", lambda: "0123456789abcdef")
+    monkeypatch.setattr(deep_gemm, "reference_deep_gemm_key", node.old_deep_gemm_key)
+    monkeypatch.setattr(deep_gemm, "deep_gemm_includes", lambda: node.site / "deep_gemm/include")
+    monkeypatch.setattr(programs.shutil, "which", node.which)
+    for module in (programs, cpu_code):
+        monkeypatch.setattr(module, "run_program", node.run)
+    for module in (packages, cpu_code):
+        monkeypatch.setattr(module, "package_directory", node.package)
     identity_module._probe_once.cache_clear()
     yield node
     identity_module._probe_once.cache_clear()

@@ -11,10 +11,10 @@ import click
 
 from mx_artifact_cli import options
 from mx_artifact_cli.options import Verb, parsed_option
+from mx_artifact_cli.outcomes import NodeUnfitError
 from mx_artifact_cli.output import Output
 from mx_artifact_cli.selection import ALL, SelectedKind, select_kinds
 from mx_artifacts import parsing, settings
-from mx_artifacts.errors import NodeUnfitError
 from mx_artifacts.node.environment import environment
 from mx_artifacts.runtime.clock import SYSTEM_CLOCK
 
@@ -44,10 +44,11 @@ def command(
 ) -> None:
     """Check this node before it publishes or fetches.
 
-    Roots, file systems, space, ninja, compilers, this installation's compiled part, user, limits,
-    NIXL, central server, clock, and the metadata backend where MX_METADATA_BACKEND names one. Exits
-    with 0 when nothing failed, else with the code that a command would end with on the first
-    failure. Without --kind, a tool that only some kinds need is a warning.
+    Roots, file systems, space, the tools that the kinds need (ninja, compilers), this
+    installation's compiled part, user, limits, NIXL, central server, clock, and the metadata
+    backend where MX_METADATA_BACKEND names one. Exits with 0 when nothing failed, else with the
+    code that a command would end with on the first failure. Without --kind, a missing tool is a
+    warning, since only some kinds need it.
     """
     selected = select_kinds(kind_names or [ALL], stated_roots, framework=framework)
     asked = bool(kind_names) and ALL not in kind_names
@@ -81,13 +82,7 @@ def _checks(
         for rule in each.kind.roots:
             stated = each.stated_roots.get(rule.name)
             yield from roots.check_root(each.kind, rule, stated, env, each.engine)
-    for found in (
-        tools.check_ninja(kinds, asked, env),
-        tools.check_compiler(kinds, env),
-        tools.check_nvcc(kinds, env),
-    ):
-        if found is not None:
-            yield found
+    yield from tools.check_tools(kinds, asked, env)
     yield tools.check_compiled_part()
     yield tools.check_user(env)
     yield tools.check_memlock(settings.SLOTS.read() * settings.CHUNK_SIZE.read())

@@ -22,17 +22,13 @@ from mx_artifact_cli.fetch.group_options import group_options, group_wanted, war
 from mx_artifact_cli.fetch.install_report import no_use
 from mx_artifact_cli.fetch.report import show_fetched, show_plan
 from mx_artifact_cli.options import Verb, is_given, parsed_option, setting_option
+from mx_artifact_cli.outcomes import KindsFailedError
 from mx_artifact_cli.output import Output, error_object
 from mx_artifact_cli.progress import progress
 from mx_artifact_cli.selection import ALL, SelectedKind, identify, select_kinds, warn_of_unchecked
 from mx_artifact_cli.signals import stop_request
 from mx_artifacts import settings
-from mx_artifacts.errors import (
-    ConfigurationError,
-    KindsFailedError,
-    MxArtifactsError,
-    NoSourceError,
-)
+from mx_artifacts.errors import ConfigurationError, MxArtifactsError, NoSourceError
 from mx_artifacts.parsing import parse_artifact_id, parse_wait
 
 if TYPE_CHECKING:

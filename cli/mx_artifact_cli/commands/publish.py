@@ -12,6 +12,7 @@ import click
 from mx_artifact_cli import options
 from mx_artifact_cli.connect import open_client
 from mx_artifact_cli.options import Verb, is_given, setting_option
+from mx_artifact_cli.outcomes import KindsFailedError
 from mx_artifact_cli.output import Output
 from mx_artifact_cli.pod import own_pod
 from mx_artifact_cli.progress import progress
@@ -26,12 +27,7 @@ from mx_artifact_cli.selection import (
 )
 from mx_artifact_cli.signals import stop_request
 from mx_artifacts import parsing, settings
-from mx_artifacts.errors import (
-    ConfigurationError,
-    ExitCode,
-    KindsFailedError,
-    MxArtifactsError,
-)
+from mx_artifacts.errors import ConfigurationError, ExitCode, MxArtifactsError
 from mx_artifacts.node.environment import environment
 from mx_artifacts.node.network import host_towards
 

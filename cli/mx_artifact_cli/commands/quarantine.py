@@ -87,7 +87,7 @@ def _receipts(
     output: Output, artifact_id: str, stated_roots: Sequence[tuple[str, Path]]
 ) -> Iterator[Path]:
     """Yield where receipts of the artifact are, in the roots of whichever engine."""
-    from mx_artifacts.kinds.engines import ENGINE_NAMES
+    from mx_artifacts.probes.engines import ENGINE_NAMES
 
     found: dict[Path, None] = {}
     for selected in select_kinds([ALL], stated_roots):

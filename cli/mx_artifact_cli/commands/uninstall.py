@@ -10,11 +10,12 @@ import click
 
 from mx_artifact_cli import options
 from mx_artifact_cli.options import Verb
+from mx_artifact_cli.outcomes import EntriesKeptError
 from mx_artifact_cli.output import Output
 from mx_artifact_cli.receipts import chosen_receipts, kind_option, receipt_argument
 from mx_artifact_cli.selection import select_kinds
 from mx_artifact_cli.text import count_of
-from mx_artifacts.errors import ConfigurationError, EntriesKeptError
+from mx_artifacts.errors import ConfigurationError
 from mx_artifacts.node.environment import environment
 
 if TYPE_CHECKING:

@@ -11,9 +11,9 @@ import click
 
 from mx_artifact_cli import options
 from mx_artifact_cli.options import Verb
+from mx_artifact_cli.outcomes import NotUsedError
 from mx_artifact_cli.output import Output
 from mx_artifact_cli.receipts import chosen_receipts, kind_option, receipt_argument
-from mx_artifacts.errors import NotUsedError
 
 if TYPE_CHECKING:
     from mx_artifacts.install.usage import UsageReport
@@ -37,7 +37,7 @@ def command(
     Takes a RECEIPT, or the newest receipt of a kind's roots. Call it when the engine has started.
     The verdict is hit, recompiled, unused or unknown; exits with 0 when all are hit, else with 3.
     """
-    from mx_artifacts.install.usage import Verdict, usage_of
+    from mx_artifacts.install.usage import UsageVerdict, usage_of
 
     reports = [
         usage_of(of_kind[0].path)
@@ -45,7 +45,7 @@ def command(
     ]
     described = [_show(output, report) for report in reports]
     output.result({"used": described})
-    missed = [report for report in reports if report.verdict is not Verdict.HIT]
+    missed = [report for report in reports if report.verdict is not UsageVerdict.HIT]
     if missed:
         raise NotUsedError(
             "not (only) hit: "

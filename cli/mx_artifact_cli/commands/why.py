@@ -52,12 +52,12 @@ MAX_PASSED_OVER = 8
 @options.accelerator_option
 @options.server_option
 @click.option(
-    "--vllm-factors",
+    "--key-factors",
     nargs=2,
     type=click.Path(path_type=Path),
     metavar="HERE THERE",
-    help="Compare two of vLLM's cache_key_factors.json, or directories with one each, instead of "
-    "asking the central server.",
+    help="Compare two files in which the engine says what its key is made of (inductor: vLLM's "
+    "cache_key_factors.json), or directories with one each, instead of asking the central server.",
 )
 @click.pass_context
 def command(
@@ -73,7 +73,7 @@ def command(
     stated_roots: Sequence[tuple[str, Path]],
     accelerator: str | None,
     server: str,
-    vllm_factors: tuple[Path, Path] | None,
+    key_factors: tuple[Path, Path] | None,
 ) -> None:
     """Say which source would be used here, or what keeps each from it.
 
@@ -89,10 +89,8 @@ def command(
             hint="ask for one kind after the other",
         )
     (selected,) = select_kinds(kind_names, stated_roots, stated, framework)
-    if vllm_factors is not None:
-        if selected.kind.name != "inductor":
-            raise ConfigurationError("--vllm-factors goes with --kind inductor only")
-        context.exit(_compare_factors(output, *vllm_factors))
+    if key_factors is not None:
+        context.exit(_compare_factors(output, selected.kind, *key_factors))
     if model is None:
         raise ConfigurationError("the model has no name", hint="state one with --model")
     # After what needs no such imports.
@@ -190,7 +188,7 @@ def _roots(selected: SelectedKind) -> list[dict[str, str]]:
     roots = []
     for rule in selected.kind.roots:
         stated = selected.stated_roots.get(rule.name)
-        name = rule.name or selected.kind.name
+        name = selected.kind.root_label(rule.name)
         try:
             path, decided_by = selected.locate(rule, environment())
         except ConfigurationError as error:  # which is no reason not to compare identities
@@ -228,19 +226,20 @@ def _show(
         output.line(f"    there  {shortened(difference['there']) or '(not stated)'}")
         output.line(f"    {difference['advice']}")
     for name, theirs in candidate.roots.items():
-        ours = next((root for root in roots if root["name"] == (name or kind.name)), None)
+        label = kind.root_label(name)
+        ours = next((root for root in roots if root["name"] == label), None)
         if ours is not None and theirs != ours["path"] != "":
-            output.line(f"  root {name or kind.name} is {theirs} there, {ours['path']} here")
+            output.line(f"  root {label} is {theirs} there, {ours['path']} here")
             output.line(f"    set the same on both nodes; here {ours['decided_by']} decided")
 
 
 def _differences(kind: CacheKind, candidate: Candidate) -> list[dict[str, str]]:
-    from mx_artifacts.identity.advice import advice_for
+    from mx_artifacts.identity.values import advice_for
 
     described = []
     for name, (ours, theirs) in candidate.differences.items():
         key = name.removeprefix("extra_parameters.")
-        advice = advice_for(name)
+        advice = advice_for(kind, name)
         if not theirs and key in kind.strict_parameters:
             advice = "it was published under the reference's profile; try --profile reference"
         described.append({"field": key, "here": ours, "there": theirs, "advice": advice})
@@ -257,24 +256,28 @@ def _candidate_object(kind: CacheKind, candidate: Candidate) -> dict[str, Any]:
         "fits": candidate.fits,
         "refusal": candidate.verdict.refusal,
         "obstacle": candidate.verdict.obstacle,
-        "roots": {name or kind.name: path for name, path in candidate.roots.items()},
+        "roots": {kind.root_label(name): path for name, path in candidate.roots.items()},
         "differences": _differences(kind, candidate),
     }
 
 
-def _compare_factors(output: Output, ours: Path, theirs: Path) -> ExitCode:
-    """Compare two of vLLM's files; they name a cache alike when no factor differs."""
-    from mx_artifacts.kinds.inductor.vllm_factor_files import (
-        advice_for_factor,
-        compare_factor_files,
-    )
+def _compare_factors(output: Output, kind: CacheKind, ours: Path, theirs: Path) -> ExitCode:
+    """Compare two of an engine's files; both caches have the same key when no factor differs."""
+    from mx_artifacts.kinds.registry import all_kinds
 
+    factors = kind.key_factors
+    if factors is None:
+        those = [each.name for each in all_kinds() if each.key_factors is not None]
+        raise ConfigurationError(
+            f"no engine says what the key of a {kind.name} cache is made of",
+            hint=f"--key-factors goes with --kind {' or '.join(those)}",
+        )
     differences = [
-        {"field": name, "here": here, "there": there, "advice": advice_for_factor(name)}
-        for name, (here, there) in compare_factor_files(ours, theirs).items()
+        {"field": name, "here": here, "there": there, "advice": factors.advice_for(name)}
+        for name, (here, there) in factors.compare_files(ours, theirs).items()
     ]
     if not differences:
-        output.line("no factor differs: vLLM gives both caches the same name")
+        output.line("no factor differs: both caches have the same key")
     for difference in differences:
         output.line(difference["field"])
         output.line(f"  here   {shortened(difference['here'])}")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from mx_artifact_cli.outcomes import NotUsedError
 from mx_artifact_cli.text import count_of
-from mx_artifacts.errors import NotUsedError
 
 if TYPE_CHECKING:
     from mx_artifact_cli.output import Output

@@ -69,7 +69,7 @@ def show_plan(
         "already_installed": plan.already is not None,
         "unusable": _unusable(plan),
         "standing": {str(root): count for root, count in standing.items()},
-        "roots": {name or selected.kind.name: path for name, path in roots.items()},
+        "roots": {selected.kind.root_label(name): path for name, path in roots.items()},
         "identity": identity_object(probed.identity),
     }
     output.record("planned", planned)

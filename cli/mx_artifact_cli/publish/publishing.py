@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from mx_artifact_cli.describe import identity_facts, identity_object, skipped_groups, skipped_lines
+from mx_artifact_cli.outcomes import KindsFailedError
 from mx_artifact_cli.output import Output, error_object
 from mx_artifact_cli.selection import SelectedKind, warn_of_unchecked
 from mx_artifact_cli.text import count_of, format_bytes
-from mx_artifacts.errors import KindsFailedError, MxArtifactsError
+from mx_artifacts.errors import MxArtifactsError
 
 if TYPE_CHECKING:
     from mx_artifacts.identity.identify import ProbedIdentity

@@ -52,6 +52,7 @@ class SourceWanted:
 
 
 ANY_SOURCE = SourceWanted()
+"""Any compatible source, if there is one now."""
 
 
 @dataclass(frozen=True)

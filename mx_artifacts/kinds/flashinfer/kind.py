@@ -14,6 +14,7 @@ from mx_artifacts.bundle.rules import PackRules
 from mx_artifacts.core.identity import BackendFramework, SourceType
 from mx_artifacts.kinds.base import NEVER_PACKED, SIZES, CacheKind, RootRule
 from mx_artifacts.kinds.entry_checks import binary_fault, json_fault
+from mx_artifacts.kinds.flashinfer.command_lines import FLASHINFER_VALUES
 from mx_artifacts.kinds.flashinfer.cute_modules import (
     cute_module_fault,
     is_cute_module,
@@ -29,6 +30,7 @@ from mx_artifacts.kinds.root_rules import (
     for_engines,
     from_variable,
 )
+from mx_artifacts.kinds.tools import COMPILERS, NINJA, NVCC
 from mx_artifacts.kinds.usage_markers import NINJA_SIGNS
 
 _IN_UNITS = ("cached_ops", "generated")
@@ -140,6 +142,8 @@ KIND = CacheKind(
             "cudnn_frontend_version",
         }
     ),
+    identity_values=FLASHINFER_VALUES,
+    tools=(NINJA, *COMPILERS, NVCC),
     merge_entry_of=merge_entry_of,
     fixups=(match_cute_modules, relocate_ninja_modules),
     standing=standing_modules,

@@ -20,6 +20,8 @@ from mx_artifacts.core.identity import BackendFramework, SourceType
 from mx_artifacts.kinds.base import NEVER_PACKED, CacheKind, EntryVerdict, RootRule
 from mx_artifacts.kinds.foreign_text import shown
 from mx_artifacts.kinds.inductor.checks import fault_of
+from mx_artifacts.kinds.inductor.cpu_code import CPU_CODE_VALUES
+from mx_artifacts.kinds.inductor.vllm_factor_files import VLLM_FACTORS
 from mx_artifacts.kinds.inductor.vllm_hash_directories import hash_directory_of, rank_sets
 from mx_artifacts.kinds.inductor.vllm_indexes import (
     lacking_index,
@@ -35,6 +37,8 @@ from mx_artifacts.kinds.root_rules import (
     from_variable,
     user_name,
 )
+from mx_artifacts.kinds.tools import COMPILERS
+from mx_artifacts.kinds.triton.compiler import TRITON_VALUES
 from mx_artifacts.kinds.triton.group_files import is_key_directory, relocate_triton_groups
 from mx_artifacts.kinds.triton.key_directories import standing_groups
 from mx_artifacts.kinds.usage_markers import UsageMarkers
@@ -147,6 +151,8 @@ KIND = CacheKind(
         "cpp_python_include",
         "cpp_compiler",
     ),
+    identity_values={**TRITON_VALUES, **CPU_CODE_VALUES},
+    tools=COMPILERS,
     # Inductor works without an engine, without Triton and, with a CPU build of torch, without GPU.
     may_be_absent=frozenset(
         {
@@ -161,4 +167,5 @@ KIND = CacheKind(
     # AOTAutograd's layer misses on a warm cache (docs/cache-facts.md, 2), so those do not count.
     signs=UsageMarkers(compiled=("fxgraph", "*.so", "artifact_*", "model")),
     rank_sets=rank_sets,
+    key_factors=VLLM_FACTORS,
 )

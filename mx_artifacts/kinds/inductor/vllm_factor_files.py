@@ -12,10 +12,12 @@ from pathlib import Path
 
 from mx_artifacts.errors import ConfigurationError
 from mx_artifacts.filesystem.regular_file import read_regular_file
+from mx_artifacts.kinds.base import KeyFactors
 from mx_artifacts.kinds.inductor.vllm_factors import (
     FACTORS_FILE,
     MAX_FACTORS_BYTES,
     differing,
+    factor_differences,
     flat_factors,
 )
 
@@ -80,3 +82,12 @@ def _unlike(files: Iterable[Path]) -> list[Path]:
     for file in files:
         first.setdefault(read_regular_file(file, MAX_FACTORS_BYTES), file)
     return list(first.values())
+
+
+VLLM_FACTORS = KeyFactors(
+    file_name=FACTORS_FILE,
+    finding="vLLM uses another hash directory than was installed: start it as on the source",
+    differences=factor_differences,
+    compare_files=compare_factor_files,
+    advice_for=advice_for_factor,
+)

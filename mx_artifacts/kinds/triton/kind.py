@@ -12,6 +12,8 @@ from mx_artifacts.bundle.rules import PackRules, first_parts
 from mx_artifacts.core.identity import SourceType
 from mx_artifacts.kinds.base import NEVER_PACKED, CacheKind, RootRule
 from mx_artifacts.kinds.root_rules import below_home, first_of, from_variable
+from mx_artifacts.kinds.tools import COMPILERS
+from mx_artifacts.kinds.triton.compiler import TRITON_VALUES
 from mx_artifacts.kinds.triton.group_files import relocate_triton_groups
 from mx_artifacts.kinds.triton.key_directories import (
     key_directories,
@@ -49,6 +51,8 @@ KIND = CacheKind(
     extra_parameters=("triton_key",),
     # cuda_utils*.so is imported into the process.
     strict_parameters=("machine", "python_abi", "libc"),
+    identity_values=TRITON_VALUES,
+    tools=COMPILERS,
     fixups=(relocate_triton_groups,),
     standing=standing_groups,
 )

@@ -30,9 +30,9 @@ from mx_artifacts.core.sources import (
     WorkerRecord,
 )
 from mx_artifacts.errors import ConfigurationError
-from mx_artifacts.identity.advice import advice_for
+from mx_artifacts.identity.values import advice_for
 from mx_artifacts.kinds.inductor.vllm_factor_files import advice_for_factor, compare_factor_files
-from mx_artifacts.kinds.registry import all_kinds
+from mx_artifacts.kinds.registry import all_kinds, get_kind
 
 HERE = SourceIdentity(
     mx_source_type=SourceType.TORCH_COMPILE_CACHE,
@@ -176,9 +176,11 @@ def test_every_field_has_advice_of_its_own() -> None:
             *kind.engine_fields,
             *(f"extra_parameters.{n}" for n in (*kind.extra_parameters, *kind.strict_parameters)),
         ):
-            assert "state the same --identity" not in advice_for(name)
-    assert advice_for("extra_parameters.spec_tokens").startswith("state the same --identity spec_")
-    assert "--model" in advice_for("model_name")
+            assert "state the same --identity" not in advice_for(kind, name)
+    triton = get_kind("triton")
+    general = advice_for(triton, "extra_parameters.spec_tokens")
+    assert general.startswith("state the same --identity spec_")
+    assert "--model" in advice_for(triton, "model_name")
 
 
 # --- vLLM's factors -------------------------------------------------------------------------------

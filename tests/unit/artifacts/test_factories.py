@@ -12,8 +12,8 @@ from mx_artifacts.artifacts.factories import (
     transfer_of_kind,
 )
 from mx_artifacts.core.identity import BackendFramework
-from mx_artifacts.kinds import engines
 from mx_artifacts.kinds.registry import get_kind
+from mx_artifacts.probes import engines
 
 VLLM, SGLANG, NONE = BackendFramework.VLLM, BackendFramework.SGLANG, BackendFramework.UNKNOWN
 

@@ -13,15 +13,14 @@ from pathlib import Path
 
 import pytest
 
+from mx_artifact_cli.outcomes import KindsFailedError
 from mx_artifact_cli.output import Output
 from mx_artifacts.errors import (
     ConfigurationError,
     IncompatibleSourceError,
-    KindsFailedError,
     MxArtifactsError,
     NoSourceError,
     PeerLostError,
-    StrategyFailed,
     TransferFailedError,
 )
 from tests.support.cli import RunCli, add_verb, runner
@@ -41,9 +40,7 @@ def fail_with(error: BaseException, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def all_errors(kind: type[MxArtifactsError] = MxArtifactsError) -> Iterator[MxArtifactsError]:
-    if kind is StrategyFailed:
-        yield StrategyFailed("it failed", model_touched=False)
-    elif kind is KindsFailedError:
+    if kind is KindsFailedError:
         yield KindsFailedError({"triton": NoSourceError("none")}, total=2)
     else:
         yield kind("it failed", hint="do this")

@@ -229,7 +229,7 @@ def test_kinds_and_roots_that_do_not_fit_are_configuration_errors(
 def test_the_engine_of_a_kind_is_named_or_the_one_installed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("mx_artifacts.kinds.engines.is_installed", lambda name: name == "vllm")
+    monkeypatch.setattr("mx_artifacts.probes.engines.is_installed", lambda name: name == "vllm")
 
     def engine(stated: dict[str, str], framework: str | None = None) -> list[str]:
         kinds = select_kinds(["triton", "inductor"], (), stated, framework)

@@ -15,6 +15,7 @@ from mx_artifacts.core.identity import BackendFramework
 from mx_artifacts.doctor import network, roots, tools
 from mx_artifacts.doctor.base import Check, Level
 from mx_artifacts.errors import ExitCode
+from mx_artifacts.kinds.base import CacheKind
 from mx_artifacts.kinds.registry import get_kind
 from mx_artifacts.node import mounts
 from mx_artifacts.node.mounts import Mount, mount_of, mount_table
@@ -153,17 +154,28 @@ def program(directory: Path, name: str, says: str, code: int = 0) -> dict[str, s
     return {"PATH": str(directory)}
 
 
+def tool_check(
+    kind: CacheKind, name: str, env: dict[str, str], *, asked: bool = True
+) -> Check | None:
+    """Return what doctor says of one tool of a kind, None if it does not look for it."""
+    return next((c for c in tools.check_tools([kind], asked, env) if c.name == name), None)
+
+
+def level_of(kind: CacheKind, name: str, env: dict[str, str], *, asked: bool = True) -> Level:
+    found = tool_check(kind, name, env, asked=asked)
+    assert found is not None
+    return found.level
+
+
 @pytest.mark.process
 def test_ninja_is_a_must_only_for_a_kind_that_was_named(tmp_path: Path) -> None:
     empty = {"PATH": str(tmp_path)}
-    assert tools.check_ninja([TRITON], True, empty) is None
-    named = tools.check_ninja([FLASHINFER], True, empty)
+    assert tool_check(TRITON, "ninja", empty) is None
+    named = tool_check(FLASHINFER, "ninja", empty)
     assert named is not None
     assert (named.level, named.exit_code) == (Level.FAIL, ExitCode.INCOMPATIBLE)
-    unnamed = tools.check_ninja([FLASHINFER], False, empty)
-    assert unnamed is not None
-    assert unnamed.level is Level.WARN
-    found = tools.check_ninja([FLASHINFER], True, program(tmp_path / "bin", "ninja", "1.13.0"))
+    assert level_of(FLASHINFER, "ninja", empty, asked=False) is Level.WARN
+    found = tool_check(FLASHINFER, "ninja", program(tmp_path / "bin", "ninja", "1.13.0"))
     assert found is not None
     assert found.level is Level.OK
     assert "1.13.0" in found.what
@@ -171,30 +183,33 @@ def test_ninja_is_a_must_only_for_a_kind_that_was_named(tmp_path: Path) -> None:
 
 @pytest.mark.process
 def test_a_program_that_does_not_run_is_not_there(tmp_path: Path) -> None:
-    found = tools.check_ninja([FLASHINFER], True, program(tmp_path, "ninja", "no", code=1))
-    assert found is not None
-    assert found.level is Level.FAIL
+    assert level_of(FLASHINFER, "ninja", program(tmp_path, "ninja", "no", code=1)) is Level.FAIL
 
 
 @pytest.mark.process
 def test_compilers_and_nvcc(tmp_path: Path) -> None:
-    assert tools.check_compiler([CUTE], {"PATH": ""}) is None
-    assert tools.check_nvcc([CUTE], {"PATH": ""}) is None
+    assert list(tools.check_tools([CUTE], True, {"PATH": ""})) == []
     env = program(tmp_path / "bin", "gcc", "gcc 12")
-    check = tools.check_compiler([TRITON], env)
-    assert check is not None
-    assert (check.level, "no C++ compiler" in check.what) == (Level.WARN, True)
+    assert level_of(TRITON, "C compiler", env) is Level.OK
+    missing = tool_check(TRITON, "C++ compiler", env)
+    assert missing is not None
+    assert (missing.level, "no C++ compiler" in missing.what) == (Level.WARN, True)
     program(tmp_path / "bin", "g++", "g++ 12")
-    check = tools.check_compiler([TRITON], env)
-    assert check is not None
-    assert check.level is Level.OK
-    program(tmp_path / "cuda", "bin", "x")
+    assert level_of(TRITON, "C++ compiler", env) is Level.OK
     home = tmp_path / "cuda13"
     home.mkdir()
     program(home / "bin", "nvcc", "Cuda compilation tools, release 13.0")
-    check = tools.check_nvcc([FLASHINFER], {"PATH": "", "CUDA_HOME": str(home)})
-    assert check is not None
-    assert "release 13.0" in check.what
+    found = tool_check(FLASHINFER, "nvcc", {"PATH": "", "CUDA_HOME": str(home)})
+    assert found is not None
+    assert "release 13.0" in found.what
+
+
+@pytest.mark.process  # nvcc, where it is at its usual place
+def test_a_tool_is_looked_for_once_and_says_who_needs_it() -> None:
+    checks = list(tools.check_tools([TRITON, FLASHINFER], False, {"PATH": ""}))
+    assert len({each.name for each in checks}) == len(checks) == 4
+    (compiler,) = [each for each in checks if each.name == "C compiler"]
+    assert "triton, flashinfer probe with it" in compiler.what
 
 
 def test_the_compiled_part(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,12 +9,13 @@ import pytest
 from mx_artifacts.core.identity import BackendFramework, SourceIdentity, compute_mx_source_id
 from mx_artifacts.errors import ConfigurationError
 from mx_artifacts.identity import identify as identity_module
-from mx_artifacts.identity import probes
 from mx_artifacts.identity.identify import STATED, probe_identity
-from mx_artifacts.kinds.base import ABSENT
+from mx_artifacts.kinds import deep_gemm
 from mx_artifacts.kinds.registry import all_kinds, get_kind
 from mx_artifacts.node import installed
 from mx_artifacts.node.installed import CannotProbe, ComponentAbsent, TorchBuild
+from mx_artifacts.probes import host
+from mx_artifacts.probes.base import ABSENT
 from tests.support.made_up_node import made_up_node
 
 KINDS = pytest.mark.parametrize("kind", all_kinds(), ids=lambda kind: kind.name)
@@ -359,28 +360,28 @@ ARM_CPU = (
 
 def test_cpu_facts_of_x86():
     text = X86_CPU.format(n=0, mhz=2000.1, more="gfni") + X86_CPU.format(n=1, mhz=3100.7, more="ht")
-    assert probes.cpu_model(text) == (
+    assert host.cpu_model(text) == (
         "vendor_id GenuineIntel, cpu family 6, model 143, stepping 8, model name Intel(R) Xeon(R)"
     )
-    assert probes.cpu_flags(text) == "amx_bf16 avx2 avx512f sse2"
+    assert host.cpu_flags(text) == "amx_bf16 avx2 avx512f sse2"
 
 
 def test_cpu_facts_of_arm():
     text = ARM_CPU.format(n=0) + ARM_CPU.format(n=1)
-    assert "CPU part 0xd4f" in probes.cpu_model(text)
-    assert probes.cpu_flags(text) == "asimd fp i8mm sve2"
+    assert "CPU part 0xd4f" in host.cpu_model(text)
+    assert host.cpu_flags(text) == "asimd fp i8mm sve2"
 
 
 def test_deep_gemm_key_follows_the_headers(tmp_path, monkeypatch):
     header = tmp_path / "deep_gemm_fake" / "include" / "deep_gemm" / "impl.cuh"
     header.parent.mkdir(parents=True)
-    monkeypatch.setattr(installed, "package_directory", lambda module: tmp_path / "deep_gemm_fake")
+    monkeypatch.setattr(deep_gemm, "package_directory", lambda module: tmp_path / "deep_gemm_fake")
     with pytest.raises(ComponentAbsent):
-        installed.deep_gemm_key()
+        deep_gemm.deep_gemm_key()
     header.write_text("one")
-    first = installed.deep_gemm_key()
+    first = deep_gemm.deep_gemm_key()
     header.write_text("two")
-    assert installed.deep_gemm_key() != first
+    assert deep_gemm.deep_gemm_key() != first
 
 
 def test_identities_compare_as_values(node):

@@ -13,10 +13,11 @@ from mx_artifacts.core.compatibility import identity_differences
 from mx_artifacts.core.identity import compute_mx_source_id
 from mx_artifacts.errors import ConfigurationError
 from mx_artifacts.identity.identify import probe_identity
-from mx_artifacts.kinds.base import ABSENT, SIZES
-from mx_artifacts.kinds.engines import ENGINE_NAMES
+from mx_artifacts.kinds.base import SIZES
 from mx_artifacts.kinds.registry import all_kinds, get_kind
 from mx_artifacts.node.installed import CannotProbe
+from mx_artifacts.probes.base import ABSENT
+from mx_artifacts.probes.engines import ENGINE_NAMES
 from tests.support.made_up_node import made_up_node
 
 KINDS = pytest.mark.parametrize("kind", all_kinds(), ids=lambda kind: kind.name)
@@ -97,7 +98,7 @@ def test_a_version_that_cannot_be_told_is_refused_by_name(node, kind, name, monk
     def damaged(distribution: str) -> str:
         raise CannotProbe(f"the metadata of {distribution} is damaged")
 
-    monkeypatch.setattr("mx_artifacts.identity.probes.distribution_version", damaged)
+    monkeypatch.setattr("mx_artifacts.probes.packages.distribution_version", damaged)
     with pytest.raises(ConfigurationError, match=f"{name}: the metadata of") as raised:
         make(kind, backend_framework="vllm", backend_framework_version="1")
     assert f"--identity {name}=VALUE" in raised.value.hint()

@@ -8,7 +8,8 @@ from mx_artifacts.core.identity import compute_mx_source_id
 from mx_artifacts.errors import ConfigurationError
 from mx_artifacts.identity.identify import Profile, probe_identity
 from mx_artifacts.kinds.registry import all_kinds, get_kind
-from mx_artifacts.node.installed import TorchBuild, TritonBuild
+from mx_artifacts.kinds.triton.compiler import TritonBuild
+from mx_artifacts.node.installed import TorchBuild
 from tests.support.made_up_node import made_up_node
 
 KINDS = pytest.mark.parametrize("kind", all_kinds(), ids=lambda kind: kind.name)

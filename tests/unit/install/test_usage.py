@@ -14,7 +14,7 @@ from mx_artifacts import usage_of
 from mx_artifacts.errors import InstallError
 from mx_artifacts.install import usage
 from mx_artifacts.install.base import ArtifactOrigin, RootInstall
-from mx_artifacts.install.usage import UsageReport, Verdict
+from mx_artifacts.install.usage import UsageReport, UsageVerdict
 from mx_artifacts.kinds.registry import get_kind
 from mx_artifacts.node.mounts import keeps_access_times, mount_of
 from tests.support.install_cases import fill, install_roots, make_bundle, picture
@@ -39,10 +39,10 @@ def install(
     return receipt
 
 
-def judge(receipt: Path) -> tuple[Verdict, UsageReport]:
+def judge(receipt: Path) -> tuple[UsageVerdict, UsageReport]:
     report = usage_of(receipt)
     assert report.reason
-    assert bool(report.next_step) == (report.verdict is not Verdict.HIT)
+    assert bool(report.next_step) == (report.verdict is not UsageVerdict.HIT)
     return report.verdict, report
 
 
@@ -62,12 +62,12 @@ def seeing(tmp_path: Path) -> None:
 def test_unread_entries_are_unused_and_a_read_is_a_hit(tmp_path: Path) -> None:
     receipt = install(tmp_path, "triton", TRITON)
     verdict, report = judge(receipt)
-    assert verdict is Verdict.UNUSED
+    assert verdict is UsageVerdict.UNUSED
     assert report.roots[0].unread == (KEY,)
     assert "another directory" in report.next_step
     before = picture(tmp_path / "root")  # reads every file, as an engine would
     verdict, report = judge(receipt)
-    assert verdict is Verdict.HIT
+    assert verdict is UsageVerdict.HIT
     assert (report.roots[0].read, report.next_step) == ((KEY,), "")
     assert picture(tmp_path / "root") == before
 
@@ -77,7 +77,7 @@ def test_without_access_times_nothing_new_is_not_yet_a_hit(tmp_path: Path) -> No
     """Unknown is not empty, and not a hit either."""
     receipt = install(tmp_path, "triton", TRITON)
     verdict, report = judge(receipt)
-    assert verdict is Verdict.UNKNOWN
+    assert verdict is UsageVerdict.UNKNOWN
     assert report.roots[0].unread == ()
 
 
@@ -86,7 +86,7 @@ def test_a_lock_of_the_compiler_shows_that_it_looked(tmp_path: Path) -> None:
     receipt = install(tmp_path, "tvm_ffi", {"add_01/add.so": b"so", "add_01/build.ninja": b"x"})
     (tmp_path / "root/add_01/lock").touch()
     verdict, report = judge(receipt)
-    assert verdict is Verdict.HIT
+    assert verdict is UsageVerdict.HIT
     assert report.roots[0].signs == ("add_01/lock",)
 
 
@@ -94,10 +94,10 @@ def test_a_lock_of_the_compiler_shows_that_it_looked(tmp_path: Path) -> None:
 def test_deep_gemm_marks_a_hit_itself(tmp_path: Path) -> None:
     files = {"cache/gemm.01/kernel.cubin": b"c", "cache/gemm.01/.committed": b""}
     receipt = install(tmp_path, "deep_gemm", files)
-    assert judge(receipt)[0] is Verdict.UNKNOWN
+    assert judge(receipt)[0] is UsageVerdict.UNKNOWN
     os.utime(tmp_path / "root/cache/gemm.01/.committed")
     verdict, report = judge(receipt)
-    assert verdict is Verdict.HIT
+    assert verdict is UsageVerdict.HIT
     assert report.roots[0].signs == ("cache/gemm.01/.committed",)
 
 
@@ -120,7 +120,7 @@ def test_an_entry_compiled_beside_ours_is_a_recompile(
     receipt = install(tmp_path, kind, installed)
     fill(tmp_path / "root", {compiled: b"new"})
     verdict, report = judge(receipt)
-    assert verdict is Verdict.RECOMPILED
+    assert verdict is UsageVerdict.RECOMPILED
     assert report.roots[0].new == (entry or "0/90/cached_ops/b",)
     assert report.roots[0].new[0] in report.reason
 
@@ -139,14 +139,14 @@ def test_what_a_hit_writes_is_no_recompile(
 ) -> None:
     receipt = install(tmp_path, kind, files)
     fill(tmp_path / "root", {written: b"new"})
-    assert judge(receipt)[0] is not Verdict.RECOMPILED
+    assert judge(receipt)[0] is not UsageVerdict.RECOMPILED
 
 
 def test_an_entry_of_ours_that_was_built_anew_is_a_recompile(tmp_path: Path) -> None:
     receipt = install(tmp_path, "tvm_ffi", {"add_01/add.so": b"so", "add_01/x.o": b"o"})
     fill(tmp_path / "root", {"add_01/add.so": b"so"})  # the same bytes, linked again
     verdict, report = judge(receipt)
-    assert verdict is Verdict.RECOMPILED
+    assert verdict is UsageVerdict.RECOMPILED
     assert report.roots[0].rewritten == ("add_01",)
 
 
@@ -158,7 +158,7 @@ def test_older_entries_and_those_of_another_install_are_not_new(tmp_path: Path) 
     second = install(tmp_path, "triton", {"C" * 52 + "/k.cubin": b"c"}, "cd" * 32)
     for receipt in (first, second):
         verdict, report = judge(receipt)
-        assert verdict is not Verdict.RECOMPILED
+        assert verdict is not UsageVerdict.RECOMPILED
         assert report.roots[0].new == ()
 
 
@@ -166,7 +166,7 @@ def test_a_root_that_was_removed_is_unused(tmp_path: Path) -> None:
     receipt = install(tmp_path, "triton", TRITON)
     (tmp_path / "root").rename(tmp_path / "away")
     verdict, report = judge(receipt)
-    assert verdict is Verdict.UNUSED
+    assert verdict is UsageVerdict.UNUSED
     assert report.roots[0].gone == (KEY,)
 
 
@@ -212,7 +212,7 @@ def test_vllm_in_another_hash_directory_is_a_recompile_that_names_the_factor(
         },
     )
     verdict, report = judge(receipt)
-    assert verdict is Verdict.RECOMPILED
+    assert verdict is UsageVerdict.RECOMPILED
     assert report.roots[0].new == (in_use,)
     assert report.roots[0].differences == {name: values}
     assert "another hash directory" in report.next_step

@@ -9,8 +9,9 @@ import pytest
 from mx_artifacts.bundle.tree import scan_tree
 from mx_artifacts.core.identity import SourceIdentity, SourceType
 from mx_artifacts.errors import ConfigurationError
-from mx_artifacts.identity.probes import PROBES
+from mx_artifacts.identity.values import value_of
 from mx_artifacts.kinds.registry import all_kinds, get_kind, kind_of
+from mx_artifacts.probes.common import COMMON_VALUES
 from tests.support.kind_trees import KIND_TREES, LITTER_TREE, expected_entries, make_tree
 
 KINDS = pytest.mark.parametrize("kind", all_kinds(), ids=lambda kind: kind.name)
@@ -76,11 +77,11 @@ def test_an_unknown_kind_is_refused_with_the_known_names():
 def test_declarations_hold_together(kind):
     required = (*kind.identity_fields, *kind.extra_parameters, *kind.strict_parameters)
     assert len(set(required)) == len(required)
-    assert set(required) <= PROBES.keys()
     assert set(kind.identity_fields) | set(kind.engine_fields) <= FIELD_NAMES
     assert not FIELD_NAMES & {*kind.extra_parameters, *kind.strict_parameters}
     with_roots = {name for rule in kind.roots for name in rule.extra_identity}
-    assert with_roots <= PROBES.keys()
+    assert [name for name in (*required, *with_roots) if not value_of(kind, name).probe] == []
+    assert kind.identity_values.keys() <= {*required, *with_roots} - COMMON_VALUES.keys()
     assert kind.may_be_absent <= {*required, *with_roots}
     assert kind.roots[0].name == ""
     assert not kind.roots[0].optional

@@ -9,11 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from mx_artifacts.identity import cute_dsl_stack
-from mx_artifacts.identity.facts import ProbeContext
 from mx_artifacts.install.base import ArtifactOrigin, RootInstall, RootReport
+from mx_artifacts.kinds.cute_dsl.stack import cute_dsl_flavor, cute_dsl_stack
 from mx_artifacts.kinds.registry import get_kind
 from mx_artifacts.node.installed import CannotProbe, ComponentAbsent
+from mx_artifacts.probes import gpu
+from mx_artifacts.probes.base import ProbeContext
 from mx_artifacts.runtime.clock import FakeClock
 from tests.support.install_cases import install_roots
 from tests.support.packing import pack_to_file
@@ -94,7 +95,7 @@ def add_wheel(packages: Path, name: str, record: str) -> None:
 
 
 def stack() -> str:
-    return cute_dsl_stack.cute_dsl_stack(ProbeContext({})).value
+    return cute_dsl_stack(ProbeContext({})).value
 
 
 def test_the_stack_differs_with_a_wheels_record(packages: Path) -> None:
@@ -139,8 +140,8 @@ def test_the_flavor_is_the_newest_that_the_driver_runs(
             raise CannotProbe("no libcuda.so.1")
         return {"cuda_major": driver}
 
-    monkeypatch.setattr(cute_dsl_stack, "run_for_json", ask)
-    assert cute_dsl_stack.cute_dsl_flavor(ProbeContext({})).value == flavor
+    monkeypatch.setattr(gpu, "run_for_json", ask)
+    assert cute_dsl_flavor(ProbeContext({})).value == flavor
 
 
 def test_no_flavor_that_the_driver_runs_is_an_error(
@@ -150,8 +151,8 @@ def test_no_flavor_that_the_driver_runs_is_an_error(
     libraries.mkdir(parents=True)
     (packages / "cutlass" / "__init__.py").write_text("")
     with pytest.raises(ComponentAbsent, match="one compiler for all drivers"):
-        cute_dsl_stack.cute_dsl_flavor(ProbeContext({}))
+        cute_dsl_flavor(ProbeContext({}))
     (libraries / "_cutlass_ir.cu13.cpython-311-x86_64-linux-gnu.so").touch()
-    monkeypatch.setattr(cute_dsl_stack, "run_for_json", lambda *_, **__: {"cuda_major": 12})
+    monkeypatch.setattr(gpu, "run_for_json", lambda *_, **__: {"cuda_major": 12})
     with pytest.raises(CannotProbe, match="the driver is for CUDA 12"):
-        cute_dsl_stack.cute_dsl_flavor(ProbeContext({}))
+        cute_dsl_flavor(ProbeContext({}))

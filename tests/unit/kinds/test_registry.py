@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from importlib import metadata
 from typing import Any
 
 import pytest
@@ -33,7 +34,7 @@ class EntryPoint:
 def install(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., None]]:
     def entry_points(*points: EntryPoint) -> None:
         registry._third_party_kinds.cache_clear()
-        monkeypatch.setattr(registry, "_entry_points", lambda: points)
+        monkeypatch.setattr(metadata, "entry_points", lambda *, group: points)
 
     yield entry_points
     registry._third_party_kinds.cache_clear()

@@ -8,8 +8,9 @@ import pytest
 
 from mx_artifacts.core.identity import BackendFramework
 from mx_artifacts.errors import ConfigurationError
-from mx_artifacts.kinds import engines, root_rules
+from mx_artifacts.kinds import root_rules
 from mx_artifacts.kinds.registry import get_kind
+from mx_artifacts.probes import engines
 
 # Each line adds what wins over the lines above it: (variable and value, root, what decided).
 PRECEDENCE = {

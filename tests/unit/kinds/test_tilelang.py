@@ -11,7 +11,7 @@ import pytest
 from mx_artifacts.install.base import ArtifactOrigin, InstallReport, RootInstall
 from mx_artifacts.install.state.already_installed import find_installed
 from mx_artifacts.install.uninstall import uninstall_artifact
-from mx_artifacts.install.usage import Verdict, usage_of
+from mx_artifacts.install.usage import UsageVerdict, usage_of
 from mx_artifacts.kinds.registry import get_kind
 from mx_artifacts.node.mounts import keeps_access_times
 from tests.support.install_cases import install_roots, make_bundle
@@ -62,7 +62,7 @@ def test_it_is_none_of_the_entries_that_an_engine_reads(root: Path) -> None:
         pytest.skip("this file system keeps no access times")
     receipt = install(root).receipt_path
     time.sleep(0.02)  # more than the kernel's tick, by which files are stamped
-    assert usage_of(receipt).verdict is Verdict.UNUSED
+    assert usage_of(receipt).verdict is UsageVerdict.UNUSED
     for path in FILES:
         os.utime(root / path, (time.time(), (root / path).stat().st_mtime))
-    assert usage_of(receipt).verdict is Verdict.HIT
+    assert usage_of(receipt).verdict is UsageVerdict.HIT

@@ -11,6 +11,7 @@ from mx_artifacts.bundle.entry import EntryView
 from mx_artifacts.bundle.rules import PackRules
 from mx_artifacts.core.identity import SourceType
 from mx_artifacts.kinds.base import NEVER_PACKED, CacheKind, RootRule
+from mx_artifacts.kinds.cute_dsl.stack import CUTE_DSL_VALUES
 from mx_artifacts.kinds.entry_checks import empty_fault
 from mx_artifacts.kinds.root_rules import below_temporary, first_of, from_variable, user_name
 from mx_artifacts.node.environment import Environment
@@ -51,6 +52,7 @@ KIND = CacheKind(
         "cute_dsl_settings",
         "site_packages",
     ),
+    identity_values=CUTE_DSL_VALUES,
     may_be_absent=frozenset({"cute_dsl_libs", "cute_dsl_flavor"}),
     loads_libraries=False,
 )
