@@ -243,6 +243,15 @@ class TransportUnavailableError(TransportError):
     default_hint = "install it (`pip install nixl`) and check UCX with UCX_LOG_LEVEL=info"
 
 
+class TransportNotAllowedError(TransportError):
+    """The source can be read only by a transport that the operator has not allowed here."""
+
+    default_hint = (
+        "where everybody in the network may be trusted, set MX_TRANSPORT=nixl here; else publish "
+        "with mx-artifact, which serves by a stream that trusts nobody (docs/operations/network.md)"
+    )
+
+
 class RegistrationError(TransportError):
     """Memory cannot be registered for one-sided reads."""
 

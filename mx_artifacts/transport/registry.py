@@ -24,7 +24,17 @@ def _inproc(agent_name: str, nixl_backend: str) -> Transport:
     return InprocTransport(agent_name)
 
 
-_FACTORIES: dict[str, Callable[[str, str], Transport]] = {"nixl": _nixl, "inproc": _inproc}
+def _stream(agent_name: str, nixl_backend: str) -> Transport:
+    from mx_artifacts.transport.stream.transport import StreamTransport
+
+    return StreamTransport(agent_name)
+
+
+_FACTORIES: dict[str, Callable[[str, str], Transport]] = {
+    "stream": _stream,
+    "nixl": _nixl,
+    "inproc": _inproc,
+}
 
 
 def known_transports() -> tuple[str, ...]:
