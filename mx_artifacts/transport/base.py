@@ -96,18 +96,19 @@ class Transport(Protocol):
         """Name of this agent, unique among those that may meet."""
         ...
 
-    @property
-    def names(self) -> Sequence[str]:
-        """Names of the transports by which it can read from a peer, the preferred first.
+    def names(self, host: str = "") -> Sequence[str]:
+        """Return the transports by which it can read from a peer at `host`, the preferred first.
 
-        Its own name only, unless it combines several (`policy.py`).
+        Its own name only, unless it combines several (`combined.py`). Empty: any host; that is
+        also what it can be read by.
         """
         ...
 
     def listen(self, host: str, port: int, *, strict_port: bool = False) -> None:
-        """Let peers reach this agent at `host`; called once by who serves, before `descriptor`.
+        """Let peers reach this agent at `host`; called by who serves, before `descriptor`.
 
-        A transport that needs no port of its own does nothing. Port 0 takes a free one, as does a
+        A transport that needs no port of its own does nothing, nor does one that listens at
+        `host` already. Port 0 takes a free one, as does a
         port in use unless `strict_port`.
 
         Raises:
@@ -130,7 +131,7 @@ class Transport(Protocol):
         ...
 
     def descriptors(self) -> Mapping[str, bytes]:
-        """Return `descriptor` by the name of the transport that it is for, of each in `names`."""
+        """Return `descriptor` by the name of the transport that it is for, of each of `names()`."""
         ...
 
     def connect(self, descriptor: bytes, host: str = "") -> Peer:

@@ -84,9 +84,8 @@ class FaultyTransport:
     def agent_name(self) -> str:
         return self._inner.agent_name
 
-    @property
-    def names(self) -> Sequence[str]:
-        return self._inner.names
+    def names(self, host: str = "") -> Sequence[str]:
+        return self._inner.names(host)
 
     def listen(self, host: str, port: int, *, strict_port: bool = False) -> None:
         self._inner.listen(host, port, strict_port=strict_port)

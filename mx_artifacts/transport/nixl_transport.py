@@ -125,8 +125,7 @@ class NixlTransport:
     def agent_name(self) -> str:
         return self._name
 
-    @property
-    def names(self) -> Sequence[str]:
+    def names(self, host: str = "") -> Sequence[str]:
         return (_PROPERTIES.name,)
 
     def listen(self, host: str, port: int, *, strict_port: bool = False) -> None:

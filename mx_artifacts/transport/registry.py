@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import socket
 import uuid
 from collections.abc import Callable
 
 from mx_artifacts import settings
-from mx_artifacts.errors import ConfigurationError
+from mx_artifacts.errors import ConfigurationError, TransportUnavailableError
 from mx_artifacts.transport.base import Transport
+
+logger = logging.getLogger(__name__)
 
 
 def _nixl(agent_name: str, nixl_backend: str) -> Transport:
@@ -53,25 +56,46 @@ def create_transport(name: str, agent_name: str, *, nixl_backend: str = "UCX") -
     if factory is None:
         raise ConfigurationError(
             f"no transport is called {name!r}; known are {', '.join(_FACTORIES)}",
-            hint="set MX_TRANSPORT to one of them, or leave it unset",
+            hint="name one of them",
         )
     return factory(agent_name, nixl_backend)
 
 
-def open_transport() -> Transport:
-    """Create this process's agent as MX_TRANSPORT and MX_NIXL_BACKEND say; the caller closes it.
+def open_transport(*, stream_only_if_lacking: bool = False) -> Transport:
+    """Create this process's agent as MX_TRANSPORT says; the caller closes it.
+
+    "auto" and "stream": a peer can read what it was granted, and nothing else. "nixl": the caller
+    states that everybody in the network may be trusted; the stream is there too, for peers that
+    have no NIXL. With `stream_only_if_lacking` the stream alone is opened where NIXL cannot be
+    had, which is logged.
 
     Raises:
-        ConfigurationError, TransportUnavailableError
+        ConfigurationError: MX_TRANSPORT has another value.
+        TransportUnavailableError: NIXL is wanted, and not installed or does not start.
     """
     # Pods may share host name and process id, so neither makes an agent's name unique.
     agent_name = f"mx-artifact-{socket.gethostname()}-{os.getpid()}-{uuid.uuid4().hex[:8]}"
-    name = settings.TRANSPORT.read()
-    transport = create_transport(name, agent_name, nixl_backend=settings.NIXL_BACKEND.read())
-    if not transport.properties.crosses_processes:
-        transport.close()
+    policy = settings.TRANSPORT.read()
+    if policy not in settings.TRANSPORTS:
         raise ConfigurationError(
-            f"MX_TRANSPORT is {name!r}, which no other process can read from",
-            hint="unset MX_TRANSPORT; this one is for tests within a process",
+            f"MX_TRANSPORT is {policy!r}, but should be {', '.join(settings.TRANSPORTS)}",
+            hint="correct MX_TRANSPORT, or leave it unset",
         )
-    return transport
+    if policy == settings.NIXL:
+        try:
+            return _nixl_and_stream(agent_name)
+        except TransportUnavailableError as error:
+            if not stream_only_if_lacking:
+                raise
+            logger.warning("%s; reading by the stream transport", error)
+    from mx_artifacts.transport.stream.transport import StreamTransport
+
+    return StreamTransport(agent_name)
+
+
+def _nixl_and_stream(agent_name: str) -> Transport:
+    from mx_artifacts.transport.combined import CombinedTransport
+    from mx_artifacts.transport.stream.transport import StreamTransport
+
+    preferred = _nixl(agent_name, settings.NIXL_BACKEND.read())
+    return CombinedTransport(preferred, StreamTransport(agent_name))

@@ -52,6 +52,7 @@ class StreamTransport:
         self._table = RegionTable()
         self._lock = threading.RLock()
         self._server: StreamServer | None = None
+        self._listens_at = ""
         self._sources: dict[tuple[str, int, int], RemoteAgent] = {}
         self._reads: set[StreamRead] = set()
         self._closed = False
@@ -64,8 +65,7 @@ class StreamTransport:
     def agent_name(self) -> str:
         return self._name
 
-    @property
-    def names(self) -> Sequence[str]:
+    def names(self, host: str = "") -> Sequence[str]:
         return (NAME,)
 
     # --- source side -----------------------------------------------------------------------------
@@ -80,7 +80,12 @@ class StreamTransport:
         with self._lock:
             self._check_open()
             if self._server is not None:
-                raise TransportError(f"agent {self._name!r} listens already")
+                if self._listens_at != host:
+                    raise ConfigurationError(
+                        f"agent {self._name!r} listens at {self._listens_at!r} already",
+                        hint="open a transport for each host that is served at",
+                    )
+                return
             try:
                 listeners = sockets.listen(host, port)
             except ConfigurationError as error:
@@ -94,6 +99,7 @@ class StreamTransport:
                 )
             limits = self._limits or StreamLimits.of_process()
             self._server = StreamServer(self._table, listeners, limits)
+            self._listens_at = host
 
     def descriptor(self) -> bytes:
         """As `Transport.descriptor`; listens on this machine only, unless `listen` was called."""
