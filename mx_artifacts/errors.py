@@ -277,6 +277,10 @@ class PeerLostError(TransportError):
         """Whether only one call was not answered in time: it may be busy."""
 
 
+class OtherTransportError(PeerLostError):
+    """The source cannot be reached by the preferred transport; the next connection uses another."""
+
+
 # --- metadata ------------------------------------------------------------------------------------
 
 

@@ -10,7 +10,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-
 MAX_ADDRESS = 1 << 64
 """No range of memory ends above."""
 
@@ -138,7 +137,8 @@ class Transport(Protocol):
         """Connect to the agent that made `descriptor`, or take another reference to it.
 
         `host` is where the caller reaches the agent's process; empty: on this machine. A transport
-        whose descriptors tell that by themselves takes it from there. A newer descriptor of a known agent makes its new regions readable.
+        whose descriptors tell that by themselves takes it from there. A newer descriptor of a
+        known agent makes its new regions readable.
 
         Raises:
             TransportError: the descriptor is damaged, or of a transport that does not pair.

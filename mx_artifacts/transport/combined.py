@@ -1,4 +1,4 @@
-"""Several transports of one process as one: a peer is read by the one that its descriptor is for."""
+"""NIXL and the stream as one transport: a peer is read by the one that its descriptor is for."""
 
 from __future__ import annotations
 
@@ -7,7 +7,12 @@ import threading
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 
-from mx_artifacts.errors import PeerLostError, ReadTimeoutError, TransportError
+from mx_artifacts.errors import (
+    OtherTransportError,
+    PeerLostError,
+    ReadTimeoutError,
+    TransportError,
+)
 from mx_artifacts.runtime.clock import SYSTEM_CLOCK, Clock
 from mx_artifacts.transport.base import (
     Peer,
@@ -123,9 +128,8 @@ class CombinedTransport:
             return CombinedPeer(self._stream.connect(descriptor, host), host, is_stream=True)
         try:
             peer = self._preferred.connect(descriptor, host)
-        except TransportError:
-            self.failed(host)
-            raise
+        except TransportError as error:
+            raise self.falls_back(host, error) from error
         return CombinedPeer(peer, host, is_stream=False)
 
     def post_read(
@@ -142,15 +146,15 @@ class CombinedTransport:
             return self._stream.post_read(peer.inner, source, inner)
         try:
             read = self._preferred.post_read(peer.inner, source, inner)
-        except TransportError:
-            self.failed(peer.host)
-            raise
+        except TransportError as error:
+            raise self.falls_back(peer.host, error) from error
         return _PreferredRead(self, peer, read, self._clock)
 
-    def failed(self, host: str) -> None:
-        """Read from `host` by the stream from now on."""
+    def falls_back(self, host: str, error: TransportError) -> OtherTransportError:
+        """Read from `host` by the stream from now on; return what to raise in place of `error`."""
         with self._lock:
             self._unreached.add(host)
+        return OtherTransportError(f"{error}; the stream transport is tried", hint=error.hint())
 
     def close(self) -> None:
         self._stream.close()
@@ -179,14 +183,13 @@ class _PreferredRead:
             waited_seconds = self._clock.monotonic() - self._posted_at
             if self._peer.has_delivered or waited_seconds < FIRST_READ_SECONDS:
                 raise
-            self._owner.failed(self._peer.host)
-            raise PeerLostError(
+            silent = PeerLostError(
                 f"no byte came from the NIXL agent at {self._peer.host} in "
                 f"{FIRST_READ_SECONDS:g} s",
                 hint="let the firewall pass UCX's ports (UCX_TCP_PORT_RANGE), or leave "
                 "MX_TRANSPORT at auto",
-            ) from None
-        except TransportError:
-            self._owner.failed(self._peer.host)
-            raise
+            )
+            raise self._owner.falls_back(self._peer.host, silent) from None
+        except TransportError as error:
+            raise self._owner.falls_back(self._peer.host, error) from error
         self._peer.has_delivered = True

@@ -61,41 +61,54 @@ def create_transport(name: str, agent_name: str, *, nixl_backend: str = "UCX") -
     return factory(agent_name, nixl_backend)
 
 
-def open_transport(*, stream_only_if_lacking: bool = False) -> Transport:
+def open_transport() -> Transport:
     """Create this process's agent as MX_TRANSPORT says; the caller closes it.
 
     "auto" and "stream": a peer can read what it was granted, and nothing else. "nixl": the caller
     states that everybody in the network may be trusted; the stream is there too, for peers that
-    have no NIXL. With `stream_only_if_lacking` the stream alone is opened where NIXL cannot be
-    had, which is logged.
+    have no NIXL.
 
     Raises:
         ConfigurationError: MX_TRANSPORT has another value.
         TransportUnavailableError: NIXL is wanted, and not installed or does not start.
     """
-    # Pods may share host name and process id, so neither makes an agent's name unique.
-    agent_name = f"mx-artifact-{socket.gethostname()}-{os.getpid()}-{uuid.uuid4().hex[:8]}"
     policy = settings.TRANSPORT.read()
     if policy not in settings.TRANSPORTS:
         raise ConfigurationError(
-            f"MX_TRANSPORT is {policy!r}, but should be {', '.join(settings.TRANSPORTS)}",
+            f"MX_TRANSPORT is {policy!r}, but should be one of {', '.join(settings.TRANSPORTS)}",
             hint="correct MX_TRANSPORT, or leave it unset",
         )
-    if policy == settings.NIXL:
-        try:
-            return _nixl_and_stream(agent_name)
-        except TransportUnavailableError as error:
-            if not stream_only_if_lacking:
-                raise
-            logger.warning("%s; reading by the stream transport", error)
+    return _nixl_and_stream() if policy == settings.NIXL else _only_stream()
+
+
+def open_target_transport() -> Transport:
+    """As `open_transport`, for a process that only reads: where NIXL lacks, the stream will do.
+
+    Raises:
+        ConfigurationError: MX_TRANSPORT has another value.
+    """
+    try:
+        return open_transport()
+    except TransportUnavailableError as error:
+        logger.warning("%s; reading by the stream transport", error)
+        return _only_stream()
+
+
+def _only_stream() -> Transport:
     from mx_artifacts.transport.stream.transport import StreamTransport
 
-    return StreamTransport(agent_name)
+    return StreamTransport(_agent_name())
 
 
-def _nixl_and_stream(agent_name: str) -> Transport:
+def _nixl_and_stream() -> Transport:
     from mx_artifacts.transport.combined import CombinedTransport
     from mx_artifacts.transport.stream.transport import StreamTransport
 
-    preferred = _nixl(agent_name, settings.NIXL_BACKEND.read())
-    return CombinedTransport(preferred, StreamTransport(agent_name))
+    name = _agent_name()
+    preferred = _nixl(name, settings.NIXL_BACKEND.read())
+    return CombinedTransport(preferred, StreamTransport(name))
+
+
+def _agent_name() -> str:
+    # Pods may share host name and process id, so neither makes an agent's name unique.
+    return f"mx-artifact-{socket.gethostname()}-{os.getpid()}-{uuid.uuid4().hex[:8]}"

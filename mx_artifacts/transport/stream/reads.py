@@ -11,6 +11,7 @@ import socket
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Protocol
 
 from mx_artifacts.errors import (
@@ -127,10 +128,8 @@ class StreamRead:
         self._aborted = True
         connection = self._connection
         if connection is not None:
-            try:
+            with suppress(OSError):
                 connection.socket.shutdown(socket.SHUT_RDWR)  # wakes who waits
-            except OSError:
-                pass
         if self._lock.acquire(blocking=False):
             try:
                 self._end()

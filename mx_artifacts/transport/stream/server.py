@@ -92,7 +92,8 @@ class StreamServer:
         finally:
             for connection in list(self._connections):
                 self._close(connection)
-            for each in (*self._listeners, self._selector, self._woken, self._wake_up):
+            self._selector.close()
+            for each in (*self._listeners, self._woken, self._wake_up):
                 each.close()
 
     def _turn(self) -> None:

@@ -32,13 +32,13 @@ def listen(host: str, port: int) -> list[socket.socket]:
         chosen = listeners[0].getsockname()[1] if listeners else port
         try:
             listeners.append(_bind(family, (address[0], chosen, *address[2:])))
-        except OSError as error:
-            failure = failure or error
+        except OSError as refused:
+            failure = failure or refused
     if not listeners or (failure and failure.errno in (errno.EADDRINUSE, errno.EACCES)):
         for listener in listeners:
             listener.close()
-        error = failure or OSError(errno.EADDRNOTAVAIL, "no address")
-        raise _cannot_listen(host, port, error) from error
+        cause = failure or OSError(errno.EADDRNOTAVAIL, "no address")
+        raise _cannot_listen(host, port, cause) from cause
     return listeners
 
 
