@@ -340,6 +340,7 @@ class ArtifactFetcher:
             report=report,
             delivered=staged.delivered,
             left_behind=staged.left_behind,
+            transports=staged.transports,
         )
 
     def _limits(self, fetch: _Fetch) -> TransferLimits:

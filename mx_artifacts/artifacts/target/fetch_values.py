@@ -82,7 +82,8 @@ class FetchResult:
 
     `source` is the one that told what the artifact is; others may have delivered. `total_bytes`
     were transferred: none when all of it was here already. `delivered` says how many of them from
-    whom, and `left_behind` which sources failed meanwhile, and what by; both by endpoint.
+    whom, `transports` by which transport, and `left_behind` which sources failed meanwhile, and
+    what by; all three by endpoint.
     """
 
     kind: str
@@ -93,3 +94,4 @@ class FetchResult:
     report: InstallReport
     delivered: Mapping[str, int] = field(default_factory=dict)
     left_behind: Mapping[str, MxArtifactsError] = field(default_factory=dict)
+    transports: Mapping[str, str] = field(default_factory=dict)
