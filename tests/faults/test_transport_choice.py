@@ -44,7 +44,8 @@ def listening(pid: int) -> set[tuple[str, int]]:
             if fields[3] == state and f"socket:[{fields[9]}]" in inodes:
                 host, _, port = fields[1].partition(":")
                 packed = bytes.fromhex(host)[::-1]
-                shown = socket.inet_ntoa(packed) if len(packed) == 4 else host
+                is_mapped = host.startswith("0000000000000000FFFF0000")
+                shown = socket.inet_ntoa(packed[:4]) if len(packed) == 4 or is_mapped else host
                 found.add((shown, int(port, 16)))
     return found
 

@@ -148,6 +148,7 @@ def _env(tmp_path: Path) -> dict[str, str]:
         "HOME": str(tmp_path / "home"),
         "TMPDIR": str(tmp_path / "tmp"),
         "MX_ARTIFACT_TRANSFER_CHUNK_SIZE": str(CHUNK_BYTES),  # both sides read it
+        "MX_TRANSPORT": "nixl",  # the reference knows no other
     }
 
 
