@@ -20,7 +20,17 @@ from mx_artifacts.memory.buffers import Buffer, allocate
 from mx_artifacts.transport.base import Peer, RemoteRange, Transport
 from mx_artifacts.transport.registry import create_transport
 from mx_artifacts.transport.stream import reads, sockets
-from mx_artifacts.transport.stream.frames import MAGIC, Status, StreamDescriptor
+from mx_artifacts.transport.stream.frames import (
+    GREETING_BYTES,
+    HELLO_BYTES,
+    MAGIC,
+    NONCE_BYTES,
+    Status,
+    StreamDescriptor,
+    decode_greeting,
+    encode_greeting,
+    encode_hello,
+)
 from mx_artifacts.transport.stream.transport import StreamTransport
 from tests.support.peer_process import PeerProcess, pattern, peer_process
 
@@ -68,11 +78,31 @@ def descriptor_of(source: PeerProcess) -> StreamDescriptor:
     return StreamDescriptor.decode(source.descriptor)
 
 
-def dial(source: PeerProcess, sent: bytes = b"") -> socket.socket:
+def dial(
+    source: PeerProcess, sent: bytes = b"", *, token: bytes | None = None, serial: int | None = None
+) -> socket.socket:
+    """Connect, prove to have a token (by default the source's), then send more."""
+    known = descriptor_of(source)
+    connection = connect(source)
+    nonce = decode_greeting(received(connection, GREETING_BYTES))
+    serial = known.serial if serial is None else serial
+    connection.sendall(encode_hello(serial, token or known.token, nonce) + sent)
+    return connection
+
+
+def connect(source: PeerProcess) -> socket.socket:
     connection = socket.create_connection(("127.0.0.1", descriptor_of(source).port))
     connection.settimeout(ANSWERED_SECONDS)
-    connection.sendall(sent)
     return connection
+
+
+def received(connection: socket.socket, count: int) -> bytes:
+    data = b""
+    while len(data) < count:
+        more = connection.recv(count - len(data))
+        assert more, "it hung up"
+        data += more
+    return data
 
 
 def answer(connection: socket.socket) -> bytes:
@@ -100,23 +130,29 @@ def assert_serves(reader: Reader, source: PeerProcess) -> None:
 
 
 def test_a_token_grants_what_it_was_made_for_and_no_other_token_does(source: PeerProcess) -> None:
-    token, at = descriptor_of(source).token, source.addresses[0]
-    with dial(source, MAGIC + token + request((at, 100))) as connection:
-        connection.settimeout(ANSWERED_SECONDS)
-        received = b""
-        while len(received) < 101:
-            received += connection.recv(1000)
-    assert received == bytes((Status.OK,)) + pattern(100)
-    forged = bytes(byte ^ 1 for byte in token)
-    with dial(source, MAGIC + forged + request((at, 100))) as connection:
-        assert answer(connection) == bytes((Status.UNKNOWN_TOKEN,))
+    known, at = descriptor_of(source), source.addresses[0]
+    with dial(source, request((at, 100))) as connection:
+        assert received(connection, 101) == bytes((Status.OK,)) + pattern(100)
+    forged = bytes(byte ^ 1 for byte in known.token)
+    for token, serial in ((forged, known.serial), (known.token, known.serial + 1), (forged, 0)):
+        with dial(source, request((at, 100)), token=token, serial=serial) as connection:
+            assert answer(connection) == bytes((Status.UNKNOWN_TOKEN,))
+
+
+def test_a_hello_that_was_overheard_is_of_no_use(source: PeerProcess) -> None:
+    known = descriptor_of(source)
+    with connect(source) as first, connect(source) as second:
+        nonce = decode_greeting(received(first, GREETING_BYTES))
+        assert decode_greeting(received(second, GREETING_BYTES)) != nonce
+        second.sendall(encode_hello(known.serial, known.token, nonce))
+        assert answer(second) == bytes((Status.UNKNOWN_TOKEN,))
 
 
 def test_no_address_of_the_process_is_readable_but_those_that_were_registered(
     source: PeerProcess,
 ) -> None:
     """The addresses that NIXL would follow: of mapped memory, stacks and the interpreter."""
-    token, at = descriptor_of(source).token, source.addresses[0]
+    at = source.addresses[0]
     with open(f"/proc/{source.process.pid}/maps") as maps:
         mapped = [int(line.partition("-")[0], 16) for line in maps]
     assert all(at != address for address in mapped)
@@ -124,7 +160,7 @@ def test_no_address_of_the_process_is_readable_but_those_that_were_registered(
     tried += [(at - 1, 2), (at, SIZE_BYTES + 1), (at + SIZE_BYTES, 1), (at, 0), (0, 1)]
     tried += [(2**64 - 1, 2**64 - 1), (at, 2**64 - 1), (2**64 - 8, 8)]
     for each in tried:
-        with dial(source, MAGIC + token + request(each)) as connection:
+        with dial(source, request(each)) as connection:
             assert answer(connection) == bytes((Status.NOT_REGISTERED,)), each
 
 
@@ -140,7 +176,8 @@ def test_no_address_of_the_process_is_readable_but_those_that_were_registered(
     ids=["http", "grpc", "tls", "zeros", "ones"],
 )
 def test_other_protocols_are_hung_up_on(source: PeerProcess, reader: Reader, sent: bytes) -> None:
-    with dial(source) as connection:
+    with connect(source) as connection:
+        received(connection, GREETING_BYTES)
         with suppress(ConnectionError):
             connection.sendall(sent)
         assert answer(connection) == b""
@@ -149,30 +186,38 @@ def test_other_protocols_are_hung_up_on(source: PeerProcess, reader: Reader, sen
 
 @pytest.mark.parametrize("count", [0, 1025, 65535])
 def test_requests_for_too_many_ranges_are_hung_up_on(source: PeerProcess, count: int) -> None:
-    token = descriptor_of(source).token
-    with dial(source, MAGIC + token + struct.pack(">H", count)) as connection:
+    with dial(source, struct.pack(">H", count)) as connection:
         assert answer(connection) == b""
 
 
 def test_requests_that_do_not_wait_for_the_answer_are_hung_up_on(source: PeerProcess) -> None:
-    token, at = descriptor_of(source).token, source.addresses[0]
-    with dial(source, MAGIC + token + 2 * request((at, 1))) as connection:
+    with dial(source, 2 * request((source.addresses[0], 1))) as connection:
         assert answer(connection) == b""
 
 
 def test_random_bytes_harm_nobody(source: PeerProcess, reader: Reader) -> None:
     chance = random.Random(12)
-    token, at = descriptor_of(source).token, source.addresses[0]
-    good = MAGIC + token + request((at, 1000), (at + 5, 77))
-    for _ in range(1500):
-        sent = bytearray(good)
-        for _ in range(chance.randrange(1, 6)):
-            sent[chance.randrange(len(sent))] = chance.randrange(256)
-        del sent[chance.randrange(len(sent) + 1) :]
-        with dial(source, bytes(sent)):
-            pass
+    known, at = descriptor_of(source), source.addresses[0]
+    good = request((at, 1000), (at + 5, 77))
+    for number in range(1500):
+        with connect(source) as connection:
+            nonce = decode_greeting(received(connection, GREETING_BYTES))
+            hello = encode_hello(known.serial, known.token, nonce)
+            with suppress(ConnectionError):
+                if number % 2:
+                    connection.sendall(hello + changed(good, chance))
+                else:
+                    connection.sendall(changed(hello + good, chance))
     assert source.process.poll() is None
     assert_serves(reader, source)
+
+
+def changed(good: bytes, chance: random.Random) -> bytes:
+    """Return bytes with some of them changed, cut off somewhere."""
+    sent = bytearray(good)
+    for _ in range(chance.randrange(1, 6)):
+        sent[chance.randrange(len(sent))] = chance.randrange(256)
+    return bytes(sent[: chance.randrange(len(sent) + 1)])
 
 
 # --- peers that take room, and leave it unused ---------------------------------------------------
@@ -192,21 +237,16 @@ def few_descriptors_source(count: int) -> Iterator[PeerProcess]:
 
 
 @contextmanager
-def crowd(source: PeerProcess, count: int, sent: bytes) -> Iterator[list[socket.socket]]:
-    """Connect so many times, send the same and then nothing."""
+def crowd(source: PeerProcess, count: int, dialled: Callable[[], socket.socket]) -> Iterator[None]:
+    """Connect so many times, and say no more than `dialled` does."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if hard != resource.RLIM_INFINITY and hard < count + 200:
         pytest.skip(f"{count} connections need more file descriptors than {hard}")
     resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, count + 200), hard))
     connections: list[socket.socket] = []
     try:
-        for _ in range(count):
-            connection = socket.create_connection(("127.0.0.1", descriptor_of(source).port))
-            connections.append(connection)
-            connection.settimeout(ANSWERED_SECONDS)
-            with suppress(ConnectionError):
-                connection.sendall(sent)
-        yield connections
+        connections += (dialled() for _ in range(count))
+        yield
     finally:
         for connection in connections:
             connection.close()
@@ -218,8 +258,7 @@ def test_1100_connections_do_not_silence_a_source_of_1024_descriptors(
     reader: Reader, greets: bool
 ) -> None:
     with few_descriptors_source(1024) as source:
-        hello = MAGIC + descriptor_of(source).token if greets else b""
-        with crowd(source, 1100, hello):
+        with crowd(source, 1100, lambda: dial(source) if greets else connect(source)):
             assert_serves(reader, source)
             assert source.open_file_count() < 1000
         assert_serves(reader, source)
@@ -228,18 +267,21 @@ def test_1100_connections_do_not_silence_a_source_of_1024_descriptors(
 
 def test_readers_that_take_nothing_hold_up_nobody(reader: Reader) -> None:
     with few_descriptors_source(1024) as source:
-        token, at = descriptor_of(source).token, source.addresses[0]
-        with crowd(source, 200, MAGIC + token + request((at, SIZE_BYTES))):
+        wanted = request((source.addresses[0], SIZE_BYTES))
+        with crowd(source, 200, lambda: dial(source, wanted)):
             assert_serves(reader, source)
 
 
 def test_a_source_gives_up_who_says_nothing(source: PeerProcess) -> None:
-    token = descriptor_of(source).token
-    for sent in (b"", MAGIC, MAGIC + token[:-1], MAGIC + token + b"\0\1abc"):
-        with dial(source, sent) as connection:
-            if sent.startswith(MAGIC + token):
-                continue  # idle_seconds, which is longer
+    for sent in (b"", MAGIC, MAGIC + bytes(10)):
+        with connect(source) as connection:
+            received(connection, GREETING_BYTES)
+            connection.sendall(sent)
             assert answer(connection) == b""
+    with dial(source) as connection:  # it has greeted, so it may wait; but not within a request
+        time.sleep(0.2)
+        connection.sendall(b"\0\1abc")
+        assert answer(connection) == b""
 
 
 # --- what a target is sent -----------------------------------------------------------------------
@@ -263,26 +305,30 @@ def false_source(serve: Serve) -> Iterator[bytes]:
                         continue
                     open_ones.enter_context(connection)
                     connection.settimeout(WAIT_SECONDS)
-                    threads.append(threading.Thread(target=quietly, args=(connection,)))
-                    threads[-1].start()
+                    handlers.append(threading.Thread(target=quietly, args=(connection,)))
+                    handlers[-1].start()
+                for handler in handlers:
+                    handler.join(WAIT_SECONDS)
 
         def quietly(connection: socket.socket) -> None:
             with suppress(OSError):
                 serve(connection)
 
-        threads = [threading.Thread(target=accept)]
-        threads[0].start()
+        handlers: list[threading.Thread] = []
+        accepting = threading.Thread(target=accept)
+        accepting.start()
         port = listener.getsockname()[1]
         try:
             yield StreamDescriptor(port, 7, 1, os.urandom(16)).encode()
         finally:
             stop.set()
-            for thread in threads:
-                thread.join(WAIT_SECONDS)
+            accepting.join(2 * WAIT_SECONDS)
 
 
 def after_request(*answers: bytes, pause_seconds: float = 0.0) -> Serve:
     def serve(connection: socket.socket) -> None:
+        connection.sendall(encode_greeting(bytes(NONCE_BYTES)))
+        received(connection, HELLO_BYTES)
         connection.recv(1000)
         for each in answers:
             connection.sendall(each)
@@ -350,6 +396,7 @@ def test_a_source_that_never_answers_is_lost(
     monkeypatch.setattr(reads, "PROGRESS_SECONDS", 0.5)
 
     def never(connection: socket.socket) -> None:
+        connection.sendall(encode_greeting(bytes(NONCE_BYTES)))
         while connection.recv(1000):
             pass
 
@@ -377,6 +424,26 @@ def test_a_port_that_a_firewall_drops_is_given_up(
         time.sleep(0.1)
         with pytest.raises(PeerLostError, match="cannot be reached: no answer in"):
             reader.transport.connect(StreamDescriptor(port, 7, 1, os.urandom(16)).encode())
+
+
+def test_nothing_is_said_to_a_service_that_is_no_source(
+    reader: Reader, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else a descriptor could make a target say what its author likes to, say, a database."""
+    monkeypatch.setattr(sockets, "CONNECT_SECONDS", 0.5)
+    said: list[bytes] = []
+    with (
+        false_source(lambda connection: said.append(connection.recv(1000))) as descriptor,
+        pytest.raises(PeerLostError, match="no answer in"),
+    ):
+        reader.transport.connect(descriptor)
+    assert said == [b""]
+    banner = b"220 mail.example.com ESMTP\r\n"
+    with (
+        false_source(lambda connection: connection.sendall(banner)) as descriptor,
+        pytest.raises(TransportError, match="does not speak"),
+    ):
+        reader.transport.connect(descriptor)
 
 
 # --- sources that end, or stand still ------------------------------------------------------------

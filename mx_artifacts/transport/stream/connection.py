@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 import socket
 from collections import deque
 
@@ -9,10 +10,12 @@ from mx_artifacts.runtime.clock import Clock
 from mx_artifacts.transport.stream.frames import (
     HELLO_BYTES,
     MAX_REQUEST_BYTES,
+    NONCE_BYTES,
     FrameError,
     Status,
     decode_hello,
     decode_request,
+    encode_greeting,
     request_length,
 )
 from mx_artifacts.transport.stream.limits import StreamLimits
@@ -44,6 +47,7 @@ class ReaderConnection:
         self._table = table
         self._limits = limits
         self._clock = clock
+        self._nonce = secrets.token_bytes(NONCE_BYTES)
         self._grant: int | None = None
         self._input = bytearray()
         self._output: deque[memoryview] = deque()
@@ -51,9 +55,17 @@ class ReaderConnection:
         self._ends_after_output = False
         self._deadline = clock.monotonic() + limits.hello_seconds
 
+    def greet(self) -> None:
+        """Send the greeting, for which a new connection has room.
+
+        Raises:
+            OSError: close it.
+        """
+        self.socket.send(encode_greeting(self._nonce))
+
     @property
     def has_greeted(self) -> bool:
-        """Return whether a token of ours came."""
+        """Return whether the reader proved that it has a token of ours."""
         return self._grant is not None
 
     @property
@@ -106,10 +118,11 @@ class ReaderConnection:
     def _take_hello(self) -> None:
         if self.has_greeted or len(self._input) < HELLO_BYTES:
             return
-        self._grant = self._table.grant_of(decode_hello(bytes(self._input[:HELLO_BYTES])))
-        if self._grant is None:
+        serial, proof = decode_hello(bytes(self._input[:HELLO_BYTES]))
+        if not self._table.is_granted(serial, proof, self._nonce):
             self._refuse(Status.UNKNOWN_TOKEN)
             return
+        self._grant = serial
         del self._input[:HELLO_BYTES]
         self._deadline = self._clock.monotonic() + self._limits.idle_seconds
 

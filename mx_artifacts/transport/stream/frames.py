@@ -1,16 +1,20 @@
 """What goes over a stream connection, and the agent descriptor. Pure: bytes in, values out.
 
-    target: hello (once)   "MXS1", token [16 bytes]
+    source: greeting       "MXS1", nonce [16 bytes]
+    target: hello          "MXS1", serial of the token [4 bytes], proof [16 bytes]
     target: request        count [2 bytes], then count * (address, length) [8 bytes each]
     source: answer         status [1 byte]; if it is OK, the ranges' bytes one after the other
 
-Integers are big-endian. A target asks again only when it has the whole answer. After any status
-but OK the source closes the connection.
+Integers are big-endian. The proof is an HMAC-SHA256 of the nonce, cut off, whose key is the token:
+the token itself is not sent. A target says nothing before it has a greeting, so that nobody who
+makes up a descriptor lets it talk to a service of another protocol. It asks again only when it has
+the whole answer. After any status but OK the source closes the connection.
 """
 
 from __future__ import annotations
 
 import enum
+import hmac
 import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -21,14 +25,18 @@ from mx_artifacts.transport.nixl_descriptor import NIXL_MAGIC
 
 MAGIC = b"MXS1"
 TOKEN_BYTES = 16
-HELLO_BYTES = len(MAGIC) + TOKEN_BYTES
+NONCE_BYTES = 16
+PROOF_BYTES = 16
+GREETING_BYTES = len(MAGIC) + NONCE_BYTES
 MAX_RANGES = 1024
 """Maximum number of ranges in one request; a target with more sends several requests."""
 
+_HELLO = struct.Struct(f">4sL{PROOF_BYTES}s")
 _COUNT = struct.Struct(">H")
 _RANGE = struct.Struct(">QQ")
 _DESCRIPTOR = struct.Struct(f">4sHQL{TOKEN_BYTES}s")
 
+HELLO_BYTES = _HELLO.size
 MAX_REQUEST_BYTES = _COUNT.size + MAX_RANGES * _RANGE.size
 
 
@@ -46,16 +54,34 @@ class FrameError(ValueError):
     """The peer sent bytes that no peer of ours sends."""
 
 
-def encode_hello(token: bytes) -> bytes:
-    """Return the first bytes of a connection."""
-    return MAGIC + token
+def encode_greeting(nonce: bytes) -> bytes:
+    """Return the first bytes that a source sends."""
+    return MAGIC + nonce
 
 
-def decode_hello(data: bytes) -> bytes:
-    """Return the token in the HELLO_BYTES bytes `data`; FrameError where they are no hello."""
+def decode_greeting(data: bytes) -> bytes:
+    """Return the nonce in the GREETING_BYTES bytes `data`; FrameError if they are no greeting."""
     if data[: len(MAGIC)] != MAGIC:
-        raise FrameError("the connection does not begin with a hello")
+        raise FrameError("the connection does not begin with a greeting")
     return data[len(MAGIC) :]
+
+
+def proof_of(token: bytes, nonce: bytes) -> bytes:
+    """Return what only someone who knows `token` can say of `nonce`."""
+    return hmac.digest(token, nonce, "sha256")[:PROOF_BYTES]
+
+
+def encode_hello(serial: int, token: bytes, nonce: bytes) -> bytes:
+    """Return the first bytes that a target sends."""
+    return _HELLO.pack(MAGIC, serial, proof_of(token, nonce))
+
+
+def decode_hello(data: bytes) -> tuple[int, bytes]:
+    """Return serial and proof in the HELLO_BYTES bytes `data`; FrameError if they are no hello."""
+    magic, serial, proof = _HELLO.unpack(data)
+    if magic != MAGIC:
+        raise FrameError("the connection does not begin with a hello")
+    return int(serial), bytes(proof)
 
 
 def encode_request(ranges: Sequence[RemoteRange]) -> bytes:

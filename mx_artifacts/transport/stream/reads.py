@@ -6,6 +6,7 @@ read into is never touched behind its owner's back.
 
 from __future__ import annotations
 
+import errno
 import select
 import socket
 import threading
@@ -22,7 +23,14 @@ from mx_artifacts.errors import (
 )
 from mx_artifacts.runtime.clock import SYSTEM_CLOCK, Clock
 from mx_artifacts.transport.stream import sockets
-from mx_artifacts.transport.stream.frames import Status
+from mx_artifacts.transport.stream.frames import (
+    GREETING_BYTES,
+    FrameError,
+    Status,
+    StreamDescriptor,
+    decode_greeting,
+    encode_hello,
+)
 
 PROGRESS_SECONDS = 30.0
 """A source that sends nothing for so long is lost; it may have been stopped for a while."""
@@ -40,17 +48,45 @@ FIREWALL_HINT = (
 class Connection:
     """A connection to a source, which is used by one read at a time."""
 
-    def __init__(self, connecting: socket.socket, hello: bytes, serial: int) -> None:
+    def __init__(self, connecting: socket.socket, descriptor: StreamDescriptor) -> None:
         self.socket = connecting
-        self.serial = serial
-        """Which of the source's descriptors its hello is from."""
-        self.hello = hello
-        """What is yet to be sent before the first request."""
+        self.descriptor = descriptor
         self.is_connected = False
         self.was_used = False
+        self._greeting = b""
+
+    @property
+    def is_greeted(self) -> bool:
+        """Whether the source has greeted; only then may anything be sent."""
+        return len(self._greeting) == GREETING_BYTES
+
+    def take_greeting(self) -> bytes:
+        """Receive (more of) the greeting; return the hello that answers it, b"" before that.
+
+        Raises:
+            BlockingIOError: nothing is there now.
+            OSError: the source hung up.
+            FrameError: it is no source of ours.
+        """
+        data = self.socket.recv(GREETING_BYTES - len(self._greeting))
+        if not data:
+            raise ConnectionResetError(errno.ECONNRESET, "it closed the connection")
+        self._greeting += data
+        if not self.is_greeted:
+            return b""
+        nonce = decode_greeting(self._greeting)
+        return encode_hello(self.descriptor.serial, self.descriptor.token, nonce)
 
     def close(self) -> None:
         self.socket.close()
+
+
+def stranger(where: str, why: str) -> TransportError:
+    """Return the error of a peer that is none."""
+    return TransportError(
+        f"what answers at {where} does not speak the stream protocol: {why}",
+        hint="see what listens there, and whether both ends run one release",
+    )
 
 
 class ReadPeer(Protocol):
@@ -147,6 +183,8 @@ class StreamRead:
                 step()
         except MxArtifactsError as error:
             self._fail(error)
+        except FrameError as error:
+            self._fail(stranger(self._peer.where, str(error)))
         except OSError as error:
             self._lost(error.strerror or str(error))
         if self._aborted:
@@ -156,9 +194,7 @@ class StreamRead:
         request, views = self._requests[0]
         if self._connection is None:
             self._connection = self._peer.take(fresh=fresh)
-            self._unsent = self._connection.hello
-            self._connection.hello = b""
-        self._unsent += request
+        self._unsent = request
         self._views = deque(views)
         self._answered = False
         self._go_on(0.0)
@@ -175,7 +211,9 @@ class StreamRead:
         try:
             if not connection.is_connected:
                 return self._finish_connecting(connection, wait_seconds)
-            if self._unsent:
+            if not connection.is_greeted:
+                self._unsent = connection.take_greeting() + self._unsent
+            elif self._unsent:
                 self._unsent = self._unsent[connection.socket.send(self._unsent) :]
             elif not self._answered:
                 self._take_status(connection)
@@ -186,7 +224,9 @@ class StreamRead:
                 self._lost(f"it sent nothing for {PROGRESS_SECONDS:g} s")
                 return True
             if wait_seconds:
-                self._wait_for(connection, wait_seconds, writable=bool(self._unsent))
+                self._wait_for(
+                    connection, wait_seconds, writable=connection.is_greeted and bool(self._unsent)
+                )
             return False
         self._moved_at = self._clock.monotonic()
         return True
@@ -226,10 +266,7 @@ class StreamRead:
                 hint="connect with a descriptor made after the memory was registered",
             )
         if status[0] != Status.OK:
-            raise TransportError(
-                f"what answers at {self._peer.where} does not speak the stream protocol",
-                hint="see what listens there, and whether both ends run one release",
-            )
+            raise stranger(self._peer.where, f"status {status[0]}")
         self._answered = True
 
     def _take_bytes(self, connection: Connection) -> None:
@@ -260,7 +297,6 @@ class StreamRead:
         if may_be_idle and not self._aborted:
             # It was idle, and the source closed it meanwhile: nothing of this answer had come.
             self._drop()
-            self._unsent = b""
             self._guarded(lambda: self._begin(fresh=True))
             return
         self._fail(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hmac
 import secrets
 import threading
 from bisect import bisect_right, insort
@@ -9,7 +10,7 @@ from collections.abc import Iterable, Sequence
 
 from mx_artifacts.errors import RegistrationError
 from mx_artifacts.transport.addresses import address_of
-from mx_artifacts.transport.stream.frames import TOKEN_BYTES
+from mx_artifacts.transport.stream.frames import TOKEN_BYTES, proof_of
 
 _PAGE_BYTES = 4096
 _TOP = 1 << 63
@@ -58,8 +59,7 @@ class RegionTable:
         self._regions: dict[int, StreamRegion] = {}
         self._addresses: list[int] = []
         self._serial = 0
-        self._tokens: dict[bytes, int] = {}
-        self._newest: tuple[bytes, int] | None = None
+        self._tokens: dict[int, bytes] = {}
 
     def __contains__(self, region: StreamRegion) -> bool:
         return self._regions.get(region.addr) is region
@@ -106,20 +106,19 @@ class RegionTable:
                 region.view.release()  # what is cut from it stays valid, and keeps the memory
 
     def token(self) -> tuple[bytes, int]:
-        """Return a token that grants all regions registered until now, and its number."""
-        with self._lock:
-            if self._newest is None or self._newest[1] < self._serial:
-                self._newest = secrets.token_bytes(TOKEN_BYTES), self._serial
-                self._tokens[self._newest[0]] = self._serial
-            return self._newest
+        """Return a token that grants all regions registered until now, and its serial.
 
-    def grant_of(self, token: bytes) -> int | None:
-        """Return the highest serial of the regions that a token grants; None: it is not ours.
-
-        Looking up secret random bytes in a dictionary leaks nothing that would help to guess them:
-        the hash of the bytes is keyed.
+        The serial is that of the region registered last.
         """
-        return self._tokens.get(token)
+        with self._lock:
+            if self._serial not in self._tokens:
+                self._tokens[self._serial] = secrets.token_bytes(TOKEN_BYTES)
+            return self._tokens[self._serial], self._serial
+
+    def is_granted(self, serial: int, proof: bytes, nonce: bytes) -> bool:
+        """Return whether `proof` was made of `nonce` with the token of that number."""
+        token = self._tokens.get(serial)
+        return token is not None and hmac.compare_digest(proof, proof_of(token, nonce))
 
     def find(self, ranges: Iterable[tuple[int, int]], grant: int) -> Sequence[memoryview] | None:
         """Return views of (address, length) `ranges`; None where one is not granted."""
@@ -144,4 +143,3 @@ class RegionTable:
             self._regions.clear()
             self._addresses.clear()
             self._tokens.clear()
-            self._newest = None

@@ -26,6 +26,8 @@ SWEEP_SECONDS = 0.5
 """Interval at which deadlines of connections are looked at."""
 ACCEPTS_AT_ONCE = 64
 """Maximum number of connections accepted before readers have their turn."""
+WARN_SECONDS = 60.0
+"""Minimum time between two warnings, so that a flood of connections is none of the log."""
 STOP_SECONDS = 5.0
 """Maximum time that `stop` waits for the thread, which never blocks."""
 
@@ -54,6 +56,7 @@ class StreamServer:
         self._silent: dict[ReaderConnection, None] = {}  # of those, without a hello; oldest first
         self._of_peer: Counter[str] = Counter()
         self._swept_at = 0.0
+        self._warned_at = -WARN_SECONDS
         self._thread = threading.Thread(target=self._run, name="mx-stream", daemon=True)
         self._thread.start()
 
@@ -117,13 +120,20 @@ class StreamServer:
             try:
                 accepted = sockets.accept(listener)
             except OSError as error:
-                logger.warning("the stream transport accepts nobody for a moment: %s", error)
+                self._warn(f"accepts nobody for a moment: {error}")
                 if not self._close_idle():
                     self._accept_more(False)
                 return
             if accepted is None:
                 return
             self._admit(*accepted)
+
+    def _warn(self, what: str) -> None:
+        """Log a warning, but not the same one all the time."""
+        now = self._clock.monotonic()
+        if now - self._warned_at >= WARN_SECONDS:
+            self._warned_at = now
+            logger.warning("the stream transport %s", what)
 
     def _admit(self, accepted: socket.socket, peer: str) -> None:
         share = int(self._limits.max_connections * self._limits.max_share)
@@ -137,7 +147,10 @@ class StreamServer:
         self._connections[connection] = self._silent[connection] = None
         self._of_peer[peer] += 1
         self._selector.register(accepted, selectors.EVENT_READ, connection)
-        self._serve(connection)  # its hello is mostly here already
+        try:
+            connection.greet()
+        except OSError:
+            self._close(connection)
 
     def _serve(self, connection: ReaderConnection) -> None:
         was_sending = connection.is_sending
@@ -145,6 +158,10 @@ class StreamServer:
             connection.go_on()
         except (ReaderGone, OSError) as end:
             logger.debug("a reader at %s: %s", connection.peer, end)
+            self._close(connection)
+            return
+        except Exception:  # one reader's failure must not end the service of the others
+            logger.exception("a reader at %s", connection.peer)
             self._close(connection)
             return
         if connection.has_greeted:

@@ -22,12 +22,12 @@ from mx_artifacts.transport.base import (
 from mx_artifacts.transport.stream import sockets
 from mx_artifacts.transport.stream.frames import (
     MAX_RANGES,
+    FrameError,
     StreamDescriptor,
-    encode_hello,
     encode_request,
 )
 from mx_artifacts.transport.stream.limits import StreamLimits, is_own_process
-from mx_artifacts.transport.stream.reads import FIREWALL_HINT, Connection, StreamRead
+from mx_artifacts.transport.stream.reads import FIREWALL_HINT, Connection, StreamRead, stranger
 from mx_artifacts.transport.stream.regions import RegionTable, StreamRegion
 from mx_artifacts.transport.stream.server import StreamServer
 
@@ -240,9 +240,10 @@ class RemoteAgent:
         deadline = SYSTEM_CLOCK.monotonic() + sockets.CONNECT_SECONDS
         why = "it has no address"
         for address in sockets.resolve(self.host, self.port):
-            remaining = max(0.0, deadline - SYSTEM_CLOCK.monotonic())
             try:
-                connection = self._connect(address, remaining)
+                connection = self._connect(address, deadline)
+            except FrameError as error:
+                raise stranger(self.where, str(error)) from None
             except OSError as error:
                 why = error.strerror or str(error)
                 continue
@@ -251,22 +252,18 @@ class RemoteAgent:
             return
         raise PeerLostError(f"{self.where} cannot be reached: {why}", hint=FIREWALL_HINT)
 
-    def _connect(self, address: tuple[int, tuple[object, ...]], seconds: float) -> Connection:
+    def _connect(self, address: tuple[int, tuple[object, ...]], deadline: float) -> Connection:
         connection = self._begin_connect(address)
         try:
-            poller = select.poll()
-            poller.register(connection.socket, select.POLLOUT)
-            if not poller.poll(seconds * 1000):
-                raise TimeoutError(f"no answer in {sockets.CONNECT_SECONDS:g} s")
+            _wait(connection, select.POLLOUT, deadline)
             error = sockets.connect_error(connection.socket)
             if error is not None:
                 raise error
-            connection.socket.send(connection.hello)
+            connection.is_connected = True
+            _greeted(connection, deadline)
         except BaseException:
             connection.close()
             raise
-        connection.hello = b""
-        connection.is_connected = True
         return connection
 
     def take(self, *, fresh: bool) -> Connection:
@@ -290,14 +287,11 @@ class RemoteAgent:
             ) from error
 
     def _begin_connect(self, address: tuple[int, tuple[object, ...]]) -> Connection:
-        newest = self._newest
-        return Connection(
-            sockets.begin_connect(*address), encode_hello(newest.token), newest.serial
-        )
+        return Connection(sockets.begin_connect(*address), self._newest)
 
     def give_back(self, connection: Connection) -> None:
         with self._lock:
-            is_current = not self._closed and connection.serial == self._newest.serial
+            is_current = not self._closed and connection.descriptor == self._newest
             if is_current and len(self._idle) < MAX_KEPT_CONNECTIONS:
                 self._idle.append(connection)
                 return
@@ -308,6 +302,21 @@ class RemoteAgent:
         with self._lock:
             self._closed = True
             _close_all(self._idle)
+
+
+def _greeted(connection: Connection, deadline: float) -> None:
+    """Wait for the greeting and answer it."""
+    while not connection.is_greeted:
+        _wait(connection, select.POLLIN, deadline)
+        hello = connection.take_greeting()
+    connection.socket.send(hello)
+
+
+def _wait(connection: Connection, events: int, deadline: float) -> None:
+    poller = select.poll()
+    poller.register(connection.socket, events)
+    if not poller.poll(max(0.0, deadline - SYSTEM_CLOCK.monotonic()) * 1000):
+        raise TimeoutError(f"no answer in {sockets.CONNECT_SECONDS:g} s")
 
 
 def _close_all(connections: list[Connection]) -> None:
