@@ -89,6 +89,7 @@ class WorkerServer:
 
         Args:
             host: where it listens, and what targets are told to connect to.
+            stream_port: of the stream transport, likewise.
             port: 0 takes any free one. Without `strict_port` it is a wish: when taken, any free
                 one is used.
             lease_ttl_seconds: how long a lease lasts without a renewal.
