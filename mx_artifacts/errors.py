@@ -12,7 +12,8 @@ nothing else leaves the library.
         SignatureError
       DiscoveryError: NoSourceError, IncompatibleSourceError
       LeaseError: NoFreeSlotError, LeaseExpiredError, UnknownLeaseError
-      TransportError: TransportUnavailableError, RegistrationError, ReadTimeoutError, PeerLostError
+      TransportError: TransportUnavailableError, TransportNotAllowedError, RegistrationError,
+        ReadTimeoutError, PeerLostError, OtherTransportError
       MetadataError: BackendUnavailableError, RecordNotFoundError, ConflictError
       RemoteError: EngineNotReadyError
       TransferFailedError
@@ -234,7 +235,7 @@ class TransportError(MxArtifactsError):
     """The data plane failed."""
 
     exit_code = ExitCode.TRANSPORT
-    default_hint = "see stderr for the transport's own reason; UCX_LOG_LEVEL=info tells more"
+    default_hint = "see stderr for the reason; with NIXL, UCX_LOG_LEVEL=info tells more"
 
 
 class TransportUnavailableError(TransportError):
@@ -262,7 +263,10 @@ class ReadTimeoutError(TransportError):
     """A read did not finish in time; its buffer is quarantined until it does."""
 
     retryable = True
-    default_hint = "check that the source is alive and that UCX_NET_DEVICES fits both nodes"
+    default_hint = (
+        "check that the source is alive and that this node reaches its ports "
+        "(docs/operations/network.md)"
+    )
 
 
 class PeerLostError(TransportError):
