@@ -11,7 +11,8 @@ nothing else leaves the library.
       IntegrityError: ManifestInvalidError, ArtifactIdMismatchError, ChunkChecksumError
       DiscoveryError: NoSourceError, IncompatibleSourceError
       LeaseError: NoFreeSlotError, LeaseExpiredError, UnknownLeaseError
-      TransportError: TransportUnavailableError, RegistrationError, ReadTimeoutError, PeerLostError
+      TransportError: TransportUnavailableError, TransportNotAllowedError, RegistrationError,
+        ReadTimeoutError, PeerLostError, OtherTransportError
       MetadataError: BackendUnavailableError, RecordNotFoundError, ConflictError
       RemoteError: EngineNotReadyError
       TransferFailedError
@@ -226,13 +227,22 @@ class TransportError(MxArtifactsError):
     """The data plane failed."""
 
     exit_code = ExitCode.TRANSPORT
-    default_hint = "see stderr for the transport's own reason; UCX_LOG_LEVEL=info tells more"
+    default_hint = "see stderr for the reason; with NIXL, UCX_LOG_LEVEL=info tells more"
 
 
 class TransportUnavailableError(TransportError):
     """The transport is not installed or does not start here."""
 
     default_hint = "install it (`pip install nixl`) and check UCX with UCX_LOG_LEVEL=info"
+
+
+class TransportNotAllowedError(TransportError):
+    """The source can be read only by a transport that the operator has not allowed here."""
+
+    default_hint = (
+        "where everybody in the network may be trusted, set MX_TRANSPORT=nixl here; else publish "
+        "with mx-artifact, which serves by a stream that trusts nobody (docs/operations/network.md)"
+    )
 
 
 class RegistrationError(TransportError):
@@ -245,7 +255,10 @@ class ReadTimeoutError(TransportError):
     """A read did not finish in time; its buffer is quarantined until it does."""
 
     retryable = True
-    default_hint = "check that the source is alive and that UCX_NET_DEVICES fits both nodes"
+    default_hint = (
+        "check that the source is alive and that this node reaches its ports "
+        "(docs/operations/network.md)"
+    )
 
 
 class PeerLostError(TransportError):
@@ -258,6 +271,10 @@ class PeerLostError(TransportError):
         super().__init__(message, hint=hint)
         self.is_silent = is_silent
         """Whether only one call was not answered in time: it may be busy."""
+
+
+class OtherTransportError(PeerLostError):
+    """The source cannot be reached by the preferred transport; the next connection uses another."""
 
 
 # --- metadata ------------------------------------------------------------------------------------

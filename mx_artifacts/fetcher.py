@@ -44,7 +44,7 @@ from mx_artifacts.transfer.base import SourceAddress
 from mx_artifacts.transfer.engine import TransferLimits
 from mx_artifacts.transfer.timing import DEFAULT_TIMING, TransferTiming
 from mx_artifacts.transport.base import Transport
-from mx_artifacts.transport.registry import open_transport
+from mx_artifacts.transport.registry import open_target_transport
 
 RETRY_SECONDS = 1.0
 """Between two attempts at sources that were all lost; what verified is kept meanwhile."""
@@ -76,7 +76,7 @@ class ArtifactFetcher:
         *,
         client: CentralClient,
         settings: FetcherSettings,
-        transport_factory: Callable[[], Transport] = open_transport,
+        transport_factory: Callable[[], Transport] = open_target_transport,
         events: EventSink = ignore_events,
         clock: Clock = SYSTEM_CLOCK,
         timing: TransferTiming = DEFAULT_TIMING,
@@ -340,6 +340,7 @@ class ArtifactFetcher:
             report=report,
             delivered=staged.delivered,
             left_behind=staged.left_behind,
+            transports=staged.transports,
         )
 
     def _limits(self, fetch: _Fetch) -> TransferLimits:

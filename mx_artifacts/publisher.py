@@ -27,7 +27,13 @@ from mx_artifacts.identity.identify import check_stated_roots
 from mx_artifacts.kinds.base import CacheKind, RankSet
 from mx_artifacts.memory.budget import BundleBudget
 from mx_artifacts.observability.events import EventSink, ignore_events
-from mx_artifacts.settings import BUNDLE_ROOT, COMPRESSION, RESIDENT_BUDGET, TOPOLOGY
+from mx_artifacts.settings import (
+    BUNDLE_ROOT,
+    COMPRESSION,
+    RESIDENT_BUDGET,
+    TOPOLOGY,
+    WORKER_STREAM_PORT,
+)
 from mx_artifacts.transport.base import Transport
 from mx_artifacts.worker.worker_server import WorkerServer
 
@@ -42,6 +48,7 @@ class PublisherSettings:
         host: what targets are told to connect to, and where the worker service listens.
         port: of the worker service; 0 is any. With `strict_port` a port in use is an error,
             else another one is taken.
+        stream_port: of the stream transport; 0 is any. One in use: another, unless `strict_port`.
         lease_ttl_seconds: how long a target may hold a chunk without renewing.
         max_bytes_per_second: given away to all targets together; None: any number.
         compression: "none", or else blocks are compressed for targets that ask for it.
@@ -52,6 +59,7 @@ class PublisherSettings:
     host: str = "127.0.0.1"
     port: int = 0
     strict_port: bool = False
+    stream_port: int = field(default_factory=WORKER_STREAM_PORT.read)
     worker_rank: int = 0
     node_rank: int = 0
     chunk_size_bytes: int = DEFAULT_CHUNK_SIZE_BYTES
@@ -130,6 +138,7 @@ class ArtifactPublisher:
             host=settings.host,
             port=settings.port,
             strict_port=settings.strict_port,
+            stream_port=settings.stream_port,
             worker_rank=settings.worker_rank,
             lease_ttl_seconds=settings.lease_ttl_seconds,
             max_bytes_per_second=settings.max_bytes_per_second,

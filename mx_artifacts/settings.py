@@ -209,6 +209,12 @@ WORKER_HOST = _setting(
 WORKER_GRPC_PORT = _setting(
     "MX_WORKER_GRPC_PORT", 6555, _PORT, "base port of the worker service (+ device index; 0: any)"
 )
+WORKER_STREAM_PORT = _setting(
+    "MX_WORKER_STREAM_PORT",
+    6655,
+    _PORT,
+    "base port of a source's stream transport (+ device index; 0: any); one in use: another",
+)
 NIXL_BACKENDS = ("UCX", "LIBFABRIC")
 """Those that read another node's memory; NIXL has others for files and object stores."""
 NIXL_BACKEND = _setting(
@@ -217,8 +223,16 @@ NIXL_BACKEND = _setting(
     parse_choice(*NIXL_BACKENDS),
     "NIXL backend: UCX or LIBFABRIC; both ends must agree",
 )
+NIXL = "nixl"
+TRANSPORTS = ("auto", NIXL, "stream")
 TRANSPORT = _setting(
-    "MX_TRANSPORT", "nixl", parse_text, "data plane, by its name in the transport registry"
+    "MX_TRANSPORT",
+    "auto",
+    parse_text,
+    "data plane: auto and stream: a TCP stream, by which peers read what they lease and nothing "
+    "else; nixl: NIXL where the peer has it, else the stream. Say nixl only where everybody in the "
+    "network may be trusted: who reaches NIXL's ports reads and writes this process's memory. The "
+    "reference's sources and targets need nixl (docs/operations/network.md)",
 )
 CHUNK_SIZE = _setting(
     "MX_ARTIFACT_TRANSFER_CHUNK_SIZE",

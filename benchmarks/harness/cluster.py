@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from benchmarks.harness.moved import GENERATED, Moved
@@ -45,12 +46,15 @@ class Cluster:
         peer: Path | None,
         network: Network | None = None,
         moved: Moved = GENERATED,
+        stated: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
         """`place`: for their small files. `peer`: the Python of the reference's environment.
 
         In a `network`, the central server is at its router, the source is its first node, and
-        targets are those after it; else all share this machine's loopback and memory.
+        targets are those after it; else all share this machine's loopback and memory. `stated` are
+        variables that all nodes have.
         """
+        self._stated = stated
         self._place = place
         self._resources = resources
         self.peer_python = peer
@@ -74,6 +78,7 @@ class Cluster:
         if at is not None:
             command = at.enter([*program, at.address, *arguments])
             env |= UCX_OVER_TCP
+        env |= self._stated
         return self._resources.enter_context(node(command, env=env, logs=home))
 
     def new_target(self, number: int = 0, home: Path | None = None) -> Node:
@@ -119,7 +124,8 @@ class Cluster:
 
     def run_cli(self, root: Path) -> float:
         """Fetch and install in a process of its own; return the seconds of that process."""
-        return timed(self.cli_words(root), clean_environment(self._cli_home))
+        env = {**clean_environment(self._cli_home), **self._stated}
+        return timed(self.cli_words(root), env)
 
     @cached_property
     def _cli_home(self) -> Path:

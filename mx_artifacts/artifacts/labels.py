@@ -2,7 +2,9 @@
 
 `mx_artifacts.artifact` has the artifact id; `mx_artifacts.root` has the path of the primary root
 and `mx_artifacts.root.<name>` that of a further one, absolute and without links, so that a target
-knows both before it transfers anything. Other implementations neither set nor read them.
+knows both before it transfers anything. `mx_artifacts.transports` has the transports that the
+source can be read by, joined by commas (transport_labels.py). Other implementations neither set
+nor read these labels.
 """
 
 from __future__ import annotations

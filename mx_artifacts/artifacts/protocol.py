@@ -107,8 +107,8 @@ class StagedArtifact:
     """A verified artifact on the target's disk, not yet installed: one staged tree a root.
 
     `source` is the one that told what it is made of; `transferred_bytes` were read for it, from
-    that one and others: `delivered` says how many from whom. `left_behind` are sources that failed
-    meanwhile. Both by endpoint.
+    that one and others: `delivered` says how many from whom, `transports` by which transport.
+    `left_behind` are sources that failed meanwhile. All three by endpoint.
     """
 
     stagings: tuple[Staging, ...]
@@ -117,6 +117,7 @@ class StagedArtifact:
     transferred_bytes: int = 0
     delivered: Mapping[str, int] = field(default_factory=dict)
     left_behind: Mapping[str, MxArtifactsError] = field(default_factory=dict)
+    transports: Mapping[str, str] = field(default_factory=dict)
 
     def close(self) -> None:
         """Remove what is staged. Idempotent."""

@@ -328,6 +328,7 @@ class TarredP2PArtifactTransfer:
                     worker_id=source.worker_id,
                     endpoint=source.worker_grpc_endpoint,
                     kind=self.name,
+                    transport=",".join(sorted(set(staged.transports.values()))),
                 ),
                 replace=replace,
                 lock_timeout_seconds=self.lock_timeout_seconds,

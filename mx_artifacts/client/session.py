@@ -11,6 +11,7 @@ import contextlib
 import logging
 import threading
 import uuid
+from collections.abc import Sequence
 from typing import Any
 
 import grpc
@@ -26,7 +27,9 @@ RENEWALS_PER_TTL = 3
 class Session:
     """An Attach stream and the thread that renews its leases. Cancel and join it in the end."""
 
-    def __init__(self, stub: Any, call_timeout_seconds: float) -> None:
+    def __init__(
+        self, stub: Any, call_timeout_seconds: float, transports: Sequence[str] = ()
+    ) -> None:
         """Open the stream on `stub` (a SourceServiceStub); `wait_attached` tells how it went."""
         self.session_id = uuid.uuid4().hex
         self._stub = stub
@@ -40,7 +43,10 @@ class Session:
         """Whether it was given up because no answer came in time."""
         self.encodings: tuple[str, ...] = ()
         self.max_bytes_per_second = 0
-        self._call: Any = stub.Attach(pb.AttachRequest(session_id=self.session_id))
+        self.transport = ""
+        """The one of `transports` that the source chose."""
+        request = pb.AttachRequest(session_id=self.session_id, transports=transports)
+        self._call: Any = stub.Attach(request)
         self._call.add_done_callback(lambda _call: self._ended.set())
         self._thread = threading.Thread(target=self._run, name="mx-session", daemon=True)
         self._thread.start()
@@ -76,6 +82,7 @@ class Session:
             event = next(self._call)
             self.encodings = tuple(event.encodings)
             self.max_bytes_per_second = event.max_bytes_per_second
+            self.transport = event.transport
             self._attached = True
             self._answered.set()
             self._renew(max(event.lease_ttl_seconds, 1) / RENEWALS_PER_TTL)

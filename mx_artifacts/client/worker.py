@@ -12,7 +12,12 @@ import grpc
 from mx_artifacts.client.extension import BlockLease, SourceExtension, WholeLease
 from mx_artifacts.client.session import Session
 from mx_artifacts.core.manifest import ArtifactHeader, ArtifactRef, ManifestChunk
-from mx_artifacts.errors import LeaseExpiredError, ManifestInvalidError, PeerLostError
+from mx_artifacts.errors import (
+    LeaseExpiredError,
+    ManifestInvalidError,
+    PeerLostError,
+    TransportNotAllowedError,
+)
 from mx_artifacts.transport.base import RemoteRange
 from mx_artifacts.wire import convert
 from mx_artifacts.wire.channel import open_channel
@@ -25,6 +30,7 @@ from mx_artifacts.wire.status import error_from_worker
 T = TypeVar("T")
 
 SESSION_METADATA_KEY = "mx-session-id"
+TRANSPORTS_METADATA_KEY = "mx-transports"
 MAX_RECEIVE_BYTES = 64 * 1024 * 1024
 """A header holds the whole file table; requests stay far below gRPC's default of 4 MiB."""
 
@@ -64,6 +70,7 @@ class WorkerClient:
         self.extension = SourceExtension(self._source, endpoint, timeout_seconds)
         self._session: Session | None = None
         self._plain = False
+        self._transports: tuple[str, ...] = ()
 
     def __enter__(self) -> WorkerClient:
         return self
@@ -154,14 +161,20 @@ class WorkerClient:
 
     # --- leases ----------------------------------------------------------------------------------
 
-    def attach(self) -> bool:
+    def attach(self, transports: Sequence[str] = ()) -> bool:
         """Bind later leases to this client's life, if the source can; True when they are.
 
-        The answer of a source that cannot is remembered. Call it once, before the first prepare.
+        `transports` are those by which this target can read, the preferred first; none: as targets
+        of the reference. The answer of a source that cannot is remembered. Call it once, before the
+        first prepare.
+
+        Raises:
+            TransportNotAllowedError: the source can be read by none of them.
         """
+        self._transports = tuple(transports)
         if self._plain or self._session is not None:
             return self._session is not None
-        session = Session(self._source, self._timeout_seconds)
+        session = Session(self._source, self._timeout_seconds, self._transports)
         error = session.wait_attached()
         if error is None:
             self._session = session
@@ -170,6 +183,8 @@ class WorkerClient:
         if session.was_silent:
             what = f"source {self.endpoint} did not answer in time"
             raise PeerLostError(what, is_silent=True)
+        if isinstance(error, grpc.Call) and error.code() is grpc.StatusCode.FAILED_PRECONDITION:
+            raise TransportNotAllowedError(f"source {self.endpoint}: {error.details()}")
         if isinstance(error, grpc.Call) and error.code() not in _NO_SESSIONS:
             raise error_from_worker(error, self.endpoint)
         self._plain = True
@@ -195,6 +210,11 @@ class WorkerClient:
         return self.extension.lease_artifact(
             artifact, self._session.session_id, serves_on=serves_on
         )
+
+    @property
+    def transport(self) -> str:
+        """The transport of all leases, once attached; "" without a session."""
+        return self._session.transport if self._session is not None else ""
 
     @property
     def encodings(self) -> tuple[str, ...]:
@@ -246,7 +266,9 @@ class WorkerClient:
             chunk_index=chunk_index,
         )
         session = self._session
-        metadata = ((SESSION_METADATA_KEY, session.session_id),) if session else None
+        metadata = ((TRANSPORTS_METADATA_KEY, ",".join(self._transports)),)
+        if session is not None:
+            metadata = ((SESSION_METADATA_KEY, session.session_id),)
         answer = self._call(
             lambda timeout: self._worker.PrepareArtifactChunk(
                 request, timeout=timeout, metadata=metadata

@@ -15,6 +15,7 @@ from mx_artifacts.errors import ExitCode, MxArtifactsError
 from mx_artifacts.metadata.base import MetadataBackend
 from mx_artifacts.metadata.registry import create_backend
 from mx_artifacts.node.environment import Environment
+from mx_artifacts.settings import NIXL, TRANSPORTS
 
 # In a process of its own: a hang in UCX ends with it, and its log is ours to read. It leaves
 # without NIXL's destructors, which may hang too.
@@ -37,6 +38,27 @@ _RDMA = ("rc", "dc", "ud", "srd", "gga")
 """First letters of UCX's transports over RDMA devices."""
 _GRACE_SECONDS = 15.0
 """For the interpreter and the imports around the start of the agent."""
+
+
+def check_transport(policy: str, stream_port: int) -> Check:
+    """Say what the data plane is, and what it lets others do."""
+    name = "transport"
+    if policy not in TRANSPORTS:
+        what = f"MX_TRANSPORT is {policy!r}, but should be one of {', '.join(TRANSPORTS)}"
+        return fail(name, what, "correct MX_TRANSPORT, or leave it unset", ExitCode.USAGE)
+    port = f"port {stream_port} (+ device index)" if stream_port else "any free port"
+    if policy != NIXL:
+        what = (
+            f"stream (MX_TRANSPORT={policy}); a source listens for it on {port}. Sources and "
+            "targets of the reference need MX_TRANSPORT=nixl"
+        )
+        return ok(name, what)
+    return warn(
+        name,
+        f"NIXL where the peer has it, else the stream on {port}: anyone who reaches the ports that "
+        "UCX opens can read and write the memory of a process that publishes, fetches or seeds",
+        "keep it so where everybody in the network may be trusted (docs/operations/network.md)",
+    )
 
 
 def check_nixl(backend: str, env: Environment, *, timeout_seconds: float) -> Check:

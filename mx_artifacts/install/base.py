@@ -13,13 +13,18 @@ from mx_artifacts.kinds.existing_entries import StandingJudge, no_judgement
 
 @dataclass(frozen=True)
 class ArtifactOrigin:
-    """Which artifact is installed, and who delivered it; kept in the receipt."""
+    """Which artifact is installed, and who delivered it; kept in the receipt.
+
+    `transport` has the transports that its bytes came by ("stream"), joined by commas; "" if
+    nothing was transferred, or the receipt is older than that.
+    """
 
     artifact_id: str
     mx_source_id: str
     worker_id: str
     endpoint: str
     kind: str
+    transport: str = ""
 
 
 @dataclass(frozen=True)

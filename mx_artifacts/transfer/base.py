@@ -38,6 +38,11 @@ class SourceAddress:
     endpoint: str
     mx_source_id: str
 
+    @property
+    def host(self) -> str:
+        """The endpoint's host."""
+        return self.endpoint.rpartition(":")[0].strip("[]")
+
 
 @dataclass(frozen=True)
 class Destination:

@@ -9,11 +9,18 @@ from __future__ import annotations
 import threading
 from typing import Generic
 
-from mx_artifacts.errors import LeaseExpiredError, MxArtifactsError, NoFreeSlotError
+from mx_artifacts.errors import (
+    LeaseExpiredError,
+    MxArtifactsError,
+    NoFreeSlotError,
+    OtherTransportError,
+)
 from mx_artifacts.transfer.base import E, ReadableSource, Sink, SourceAddress
 from mx_artifacts.transfer.candidates import Candidates
 from mx_artifacts.transfer.read_scheduler import ReadScheduler
 from mx_artifacts.transfer.source_failures import SourceFailures
+
+_MAY_BE_WELL = (LeaseExpiredError, OtherTransportError)
 
 
 class TransferState(Generic[E]):
@@ -49,6 +56,8 @@ class TransferState(Generic[E]):
         """Note that a source could not be opened."""
         if isinstance(error, NoFreeSlotError):
             self.candidates.note_busy(address)
+        elif isinstance(error, OtherTransportError) and self._is_first(address):
+            self.candidates.put_first(address)
         else:
             self._count_failure(address, error)
         self._changed.set()
@@ -57,22 +66,30 @@ class TransferState(Generic[E]):
         """Read no more from `source`; several threads may report one source.
 
         A source that ended our session may be well, as it also does so when this node was stopped
-        for a while; so it is opened again at once, if it delivered or this is the first time.
+        for a while; so it is opened again at once, if it delivered or this is the first time. So is
+        one that the preferred transport does not reach.
         """
         with self._lock:
             if source in self._lost:
                 return
             self._lost.add(source)
-            ended_session = source.is_detached or isinstance(error, LeaseExpiredError)
+            may_be_well = source.is_detached or isinstance(error, _MAY_BE_WELL)
             is_first = source.address not in self._reopened
-            if ended_session:
+            if may_be_well:
                 self._reopened.add(source.address)
-        if ended_session and (is_first or self.scheduler.has_delivered(source)):
+        if may_be_well and (is_first or self.scheduler.has_delivered(source)):
             self.candidates.put_first(source.address)
         else:
             self._count_failure(source.address, error)
         self.scheduler.drop(source)  # only now: it must not look as if no source ever failed
         self._changed.set()
+
+    def _is_first(self, address: SourceAddress) -> bool:
+        """Return whether a source is opened again for the first time."""
+        with self._lock:
+            is_first = address not in self._reopened
+            self._reopened.add(address)
+        return is_first
 
     def _count_failure(self, address: SourceAddress, error: MxArtifactsError) -> None:
         self.candidates.note_lost(address, error)

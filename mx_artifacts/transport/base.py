@@ -6,9 +6,12 @@ tests/contract/test_transport.py; the registry (`registry.py`) finds it by name.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
+
+MAX_ADDRESS = 1 << 64
+"""No range of memory ends above."""
 
 
 @dataclass(frozen=True)
@@ -94,6 +97,26 @@ class Transport(Protocol):
         """Name of this agent, unique among those that may meet."""
         ...
 
+    def names(self, host: str = "") -> Sequence[str]:
+        """Return the transports by which it can read from a peer at `host`, the preferred first.
+
+        Its own name only, unless it combines several (`combined.py`). Empty: any host; that is
+        also what it can be read by.
+        """
+        ...
+
+    def listen(self, host: str, port: int, *, strict_port: bool = False) -> None:
+        """Let peers reach this agent at `host`; called by who serves, before `descriptor`.
+
+        A transport that needs no port of its own does nothing, nor does one that listens at
+        `host` already. Port 0 takes a free one, as does a
+        port in use unless `strict_port`.
+
+        Raises:
+            ConfigurationError: nothing can listen there.
+        """
+        ...
+
     def register(self, memory: memoryview) -> Region:
         """Register writable contiguous `memory`; the caller keeps it alive until the region closes.
 
@@ -108,10 +131,16 @@ class Transport(Protocol):
         registered until now. Opaque; the wire calls it `source_metadata`."""
         ...
 
-    def connect(self, descriptor: bytes) -> Peer:
+    def descriptors(self) -> Mapping[str, bytes]:
+        """Return `descriptor` by the name of the transport that it is for, of each of `names()`."""
+        ...
+
+    def connect(self, descriptor: bytes, host: str = "") -> Peer:
         """Connect to the agent that made `descriptor`, or take another reference to it.
 
-        A newer descriptor of a known agent makes its new regions readable.
+        `host` is where the caller reaches the agent's process; empty: on this machine. A transport
+        whose descriptors tell that by themselves takes it from there. A newer descriptor of a
+        known agent makes its new regions readable.
 
         Raises:
             TransportError: the descriptor is damaged, or of a transport that does not pair.

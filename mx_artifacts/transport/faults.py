@@ -7,11 +7,11 @@ Reads are numbered from 1 in the order in which they are posted. Nothing here is
 
 from __future__ import annotations
 
-import ctypes
 import math
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from weakref import WeakKeyDictionary
 
 from mx_artifacts.errors import PeerLostError, ReadTimeoutError
 from mx_artifacts.runtime.clock import SYSTEM_CLOCK, Clock
@@ -73,6 +73,7 @@ class FaultyTransport:
         self._clock = clock
         self._lock = threading.Lock()
         self._posted = 0
+        self._memory: WeakKeyDictionary[Region, memoryview] = WeakKeyDictionary()
         self._may_go = threading.Event()
 
     @property
@@ -83,14 +84,26 @@ class FaultyTransport:
     def agent_name(self) -> str:
         return self._inner.agent_name
 
+    def names(self, host: str = "") -> Sequence[str]:
+        return self._inner.names(host)
+
+    def listen(self, host: str, port: int, *, strict_port: bool = False) -> None:
+        self._inner.listen(host, port, strict_port=strict_port)
+
     def register(self, memory: memoryview) -> Region:
-        return self._inner.register(memory)
+        region = self._inner.register(memory)
+        with self._lock:
+            self._memory[region] = memory.cast("B")
+        return region
 
     def descriptor(self) -> bytes:
         return self._inner.descriptor()
 
-    def connect(self, descriptor: bytes) -> Peer:
-        return self._inner.connect(descriptor)
+    def descriptors(self) -> Mapping[str, bytes]:
+        return self._inner.descriptors()
+
+    def connect(self, descriptor: bytes, host: str = "") -> Peer:
+        return self._inner.connect(descriptor, host)
 
     def post_read(
         self, peer: Peer, source: Sequence[RemoteRange], target: Sequence[tuple[Region, int]]
@@ -105,7 +118,8 @@ class FaultyTransport:
             seconds = fault.seconds if isinstance(fault, Delay) else math.inf
             return _HeldRead(read, self._clock, self._clock.monotonic() + seconds, self._may_go)
         region, offset = target[0]
-        return _SpoiltRead(read, fault, peer.name, region.addr + offset, source[0].length)
+        data = self._memory[region][offset : offset + source[0].length]
+        return _SpoiltRead(read, fault, peer.name, data)
 
     def let_go(self) -> None:
         """Let all stalled and delayed reads end, now and from here on."""
@@ -150,14 +164,12 @@ class _SpoiltRead:
         read: PendingRead,
         fault: LosePeer | Corrupt | Truncate,
         peer_name: str,
-        addr: int,
-        length: int,
+        data: memoryview,
     ) -> None:
         self._read = read
         self._fault = fault
         self._peer_name = peer_name
-        self._addr = addr
-        self._length = length
+        self._data = data
         self._lock = threading.Lock()
         self._spoilt = False
 
@@ -179,8 +191,7 @@ class _SpoiltRead:
                 return
             self._spoilt = True
             if isinstance(self._fault, Corrupt):
-                at = self._addr + min(self._fault.offset_bytes, self._length - 1)
-                ctypes.memset(at, ctypes.string_at(at, 1)[0] ^ 0xFF, 1)
-            elif isinstance(self._fault, Truncate) and self._fault.kept_bytes < self._length:
-                kept = self._fault.kept_bytes
-                ctypes.memset(self._addr + kept, 0, self._length - kept)
+                self._data[min(self._fault.offset_bytes, len(self._data) - 1)] ^= 0xFF
+            elif isinstance(self._fault, Truncate):
+                kept = min(self._fault.kept_bytes, len(self._data))
+                self._data[kept:] = bytes(len(self._data) - kept)

@@ -101,6 +101,12 @@ class InprocTransport:
     def agent_name(self) -> str:
         return self._name
 
+    def names(self, host: str = "") -> Sequence[str]:
+        return (_PROPERTIES.name,)
+
+    def listen(self, host: str, port: int, *, strict_port: bool = False) -> None:
+        """Do nothing: peers are in this process."""
+
     def register(self, memory: memoryview) -> Region:
         region = InprocRegion(self, memory)
         with self._lock:
@@ -119,7 +125,10 @@ class InprocTransport:
             }
         return json.dumps(document).encode()
 
-    def connect(self, descriptor: bytes) -> Peer:
+    def descriptors(self) -> dict[str, bytes]:
+        return {_PROPERTIES.name: self.descriptor()}
+
+    def connect(self, descriptor: bytes, host: str = "") -> Peer:
         with self._lock:
             self._check_open()
             return self._peers.connect(descriptor)

@@ -60,6 +60,12 @@ UCX_DEFAULTS_OF_AGENTS = (
         "a source that was stopped for a while (SIGSTOP, a frozen container) and whose targets "
         "left meanwhile would be aborted by UCX when it goes on; sessions tell who is gone",
     ),
+    LibraryDefault(
+        "UCX_TCP_CONN_NB",
+        "y",
+        "a connection that a firewall drops would else hang for minutes, with the lock of the "
+        "agent, and so every read from other sources too",
+    ),
 )
 """In the configuration of our own agents: others in the process are as ever (ADR 0021)."""
 UCX_DEFAULTS_OF_PROGRAMS = (

@@ -29,6 +29,7 @@ from mx_artifacts.transport.base import (
     TransportProperties,
 )
 from mx_artifacts.transport.nixl import start_agent
+from mx_artifacts.transport.nixl_descriptor import check_nixl_descriptor
 from mx_artifacts.transport.peers import PeerTable
 
 logger = logging.getLogger(__name__)
@@ -124,6 +125,12 @@ class NixlTransport:
     def agent_name(self) -> str:
         return self._name
 
+    def names(self, host: str = "") -> Sequence[str]:
+        return (_PROPERTIES.name,)
+
+    def listen(self, host: str, port: int, *, strict_port: bool = False) -> None:
+        """Do nothing: NIXL's backend has listened since it was started, on ports of its own."""
+
     def register(self, memory: memoryview) -> Region:
         region = NixlRegion(self, address_of(memory), memory.nbytes)
         descriptors = self._ranges(self._nixl.nixlRegDList, [(region.addr, region.length, 0, "")])
@@ -157,7 +164,11 @@ class NixlTransport:
             self._check_open()
             return bytes(self._agent.getLocalMD())
 
-    def connect(self, descriptor: bytes) -> Peer:
+    def descriptors(self) -> dict[str, bytes]:
+        return {_PROPERTIES.name: self.descriptor()}
+
+    def connect(self, descriptor: bytes, host: str = "") -> Peer:
+        check_nixl_descriptor(descriptor)
         with self._lock:
             self._check_open()
             return self._peers.connect(descriptor)

@@ -8,7 +8,7 @@ from concurrent.futures import Future
 
 from mx_artifacts.transport.base import Transport
 from mx_artifacts.transport.nixl import set_library_defaults
-from mx_artifacts.transport.registry import open_transport
+from mx_artifacts.transport.registry import open_target_transport
 
 
 class OpeningTransport:
@@ -17,7 +17,7 @@ class OpeningTransport:
     What goes wrong is raised to who asks for the transport, and to nobody else.
     """
 
-    def __init__(self, open_: Callable[[], Transport] = open_transport) -> None:
+    def __init__(self, open_: Callable[[], Transport] = open_target_transport) -> None:
         self._open = open_
         self._opened: Future[Transport] = Future()
         self._lock = threading.Lock()

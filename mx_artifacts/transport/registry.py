@@ -6,17 +6,20 @@ MX_TRANSPORT says, its object takes the agent's name and returns the transport.
 
 from __future__ import annotations
 
+import logging
 import os
 import socket
 import uuid
 from collections.abc import Callable
 
 from mx_artifacts import settings
-from mx_artifacts.errors import ConfigurationError
+from mx_artifacts.errors import ConfigurationError, TransportUnavailableError
 from mx_artifacts.runtime.entry_points import load_entry_point
 from mx_artifacts.transport.base import Transport
 
 ENTRY_POINTS = "mx_artifacts.transports"
+
+logger = logging.getLogger(__name__)
 
 
 def _nixl(agent_name: str, nixl_backend: str) -> Transport:
@@ -31,7 +34,17 @@ def _inproc(agent_name: str, nixl_backend: str) -> Transport:
     return InprocTransport(agent_name)
 
 
-_FACTORIES: dict[str, Callable[[str, str], Transport]] = {"nixl": _nixl, "inproc": _inproc}
+def _stream(agent_name: str, nixl_backend: str) -> Transport:
+    from mx_artifacts.transport.stream.transport import StreamTransport
+
+    return StreamTransport(agent_name)
+
+
+_FACTORIES: dict[str, Callable[[str, str], Transport]] = {
+    "stream": _stream,
+    "nixl": _nixl,
+    "inproc": _inproc,
+}
 
 
 def known_transports() -> tuple[str, ...]:
@@ -52,25 +65,59 @@ def create_transport(name: str, agent_name: str, *, nixl_backend: str = "UCX") -
     if make is None:
         raise ConfigurationError(
             f"no transport is called {name!r}; known are {', '.join(_FACTORIES)}",
-            hint="set MX_TRANSPORT to one of them, or leave it unset",
+            hint="name one of them",
         )
     return make(agent_name)
 
 
 def open_transport() -> Transport:
-    """Create this process's agent as MX_TRANSPORT and MX_NIXL_BACKEND say; the caller closes it.
+    """Create this process's agent as MX_TRANSPORT says; the caller closes it.
+
+    "auto" and "stream": a peer can read what it was granted, and nothing else. "nixl": the caller
+    states that everybody in the network may be trusted; the stream is there too, for peers that
+    have no NIXL.
 
     Raises:
-        ConfigurationError, TransportUnavailableError
+        ConfigurationError: MX_TRANSPORT has another value.
+        TransportUnavailableError: NIXL is wanted, and not installed or does not start.
     """
-    # Pods may share host name and process id, so neither makes an agent's name unique.
-    agent_name = f"mx-artifact-{socket.gethostname()}-{os.getpid()}-{uuid.uuid4().hex[:8]}"
-    name = settings.TRANSPORT.read()
-    transport = create_transport(name, agent_name, nixl_backend=settings.NIXL_BACKEND.read())
-    if not transport.properties.crosses_processes:
-        transport.close()
+    policy = settings.TRANSPORT.read()
+    if policy not in settings.TRANSPORTS:
         raise ConfigurationError(
-            f"MX_TRANSPORT is {name!r}, which no other process can read from",
-            hint="unset MX_TRANSPORT; this one is for tests within a process",
+            f"MX_TRANSPORT is {policy!r}, but should be one of {', '.join(settings.TRANSPORTS)}",
+            hint="correct MX_TRANSPORT, or leave it unset",
         )
-    return transport
+    return _nixl_and_stream() if policy == settings.NIXL else _only_stream()
+
+
+def open_target_transport() -> Transport:
+    """As `open_transport`, for a process that only reads: where NIXL lacks, the stream will do.
+
+    Raises:
+        ConfigurationError: MX_TRANSPORT has another value.
+    """
+    try:
+        return open_transport()
+    except TransportUnavailableError as error:
+        logger.warning("%s; reading by the stream transport", error)
+        return _only_stream()
+
+
+def _only_stream() -> Transport:
+    from mx_artifacts.transport.stream.transport import StreamTransport
+
+    return StreamTransport(_agent_name())
+
+
+def _nixl_and_stream() -> Transport:
+    from mx_artifacts.transport.combined import CombinedTransport
+    from mx_artifacts.transport.stream.transport import StreamTransport
+
+    name = _agent_name()
+    preferred = _nixl(name, settings.NIXL_BACKEND.read())
+    return CombinedTransport(preferred, StreamTransport(name))
+
+
+def _agent_name() -> str:
+    # Pods may share host name and process id, so neither makes an agent's name unique.
+    return f"mx-artifact-{socket.gethostname()}-{os.getpid()}-{uuid.uuid4().hex[:8]}"

@@ -19,6 +19,7 @@ from mx_artifacts.errors import (
     RecordNotFoundError,
     RemoteError,
     TransportError,
+    TransportNotAllowedError,
     UnknownLeaseError,
 )
 
@@ -27,6 +28,7 @@ from mx_artifacts.errors import (
 _TO_CODE: tuple[tuple[type[MxArtifactsError], grpc.StatusCode], ...] = (
     (NoFreeSlotError, grpc.StatusCode.RESOURCE_EXHAUSTED),
     (LeaseExpiredError, grpc.StatusCode.FAILED_PRECONDITION),
+    (TransportNotAllowedError, grpc.StatusCode.FAILED_PRECONDITION),
     (UnknownLeaseError, grpc.StatusCode.NOT_FOUND),
     (LeaseError, grpc.StatusCode.UNAVAILABLE),  # none is granted any more: the source is stopping
     (RecordNotFoundError, grpc.StatusCode.NOT_FOUND),

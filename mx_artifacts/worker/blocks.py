@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeoutError  # another class in 3.10
 from contextlib import suppress
@@ -36,7 +36,7 @@ class Block:
     """Where an encoded block lies, until `give_back` is called (once)."""
 
     at: RemoteRange
-    descriptor: bytes
+    descriptors: Mapping[str, bytes]
     encoding: str
     give_back: Callable[[], None]
 
@@ -52,7 +52,7 @@ class Blocks:
         self._slots = slots
         self._lock = threading.Lock()
         self._pool: BufferPool | None = None
-        self._descriptor = b""
+        self._descriptors: Mapping[str, bytes] = {}
         self._closed = False
         self._kept = _Kept(KEPT_BYTES)
 
@@ -92,7 +92,7 @@ class Blocks:
             raise
         at = RemoteRange(slot.region.addr, len(stored))
         encoding = ZSTD if frame else ""
-        return Block(at, self._descriptor, encoding, lambda: pool.release(slot))
+        return Block(at, self._descriptors, encoding, lambda: pool.release(slot))
 
     def _opened(self) -> BufferPool:
         with self._lock:
@@ -100,7 +100,7 @@ class Blocks:
                 raise LeaseError("the source is stopping and compresses no more")
             if self._pool is None:
                 self._pool = BufferPool(self._transport, self._slots, MAX_BLOCK_BYTES)
-                self._descriptor = self._transport.descriptor()
+                self._descriptors = self._transport.descriptors()
             return self._pool
 
     def close(self) -> None:

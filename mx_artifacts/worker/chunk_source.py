@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from functools import cached_property
 from typing import Protocol
 
 from mx_artifacts.core.digest import crc32c, crc32c_hex
@@ -24,8 +25,8 @@ class ChunkSource(Protocol):
     """Makes chunks of one artifact readable. All methods may be called from any thread."""
 
     @property
-    def descriptor(self) -> bytes:
-        """The agent descriptor with which a peer can read every range this source leases."""
+    def descriptors(self) -> Mapping[str, bytes]:
+        """Agent descriptors by transport: with each a peer can read every range that is leased."""
         ...
 
     def lease_whole(self) -> tuple[Mapping[int, RemoteRange], Callable[[], None]] | None:
@@ -88,8 +89,12 @@ class ResidentChunkSource:
         except BaseException:
             self._deregister()
             raise
-        self.descriptor = transport.descriptor()
+        self._transport = transport
         self._lifetime = RefCounted(self._free)
+
+    @cached_property
+    def descriptors(self) -> Mapping[str, bytes]:
+        return self._transport.descriptors()
 
     def lease_whole(self) -> tuple[Mapping[int, RemoteRange], Callable[[], None]] | None:
         self._lifetime.enter()
@@ -149,8 +154,12 @@ class SlotChunkSource:
         self._bundles = tuple(bundles)
         largest = max(chunk.length for chunk in manifest.chunks)
         self._pool = BufferPool(transport, min(slots, len(manifest.chunks)), largest)
-        self.descriptor = transport.descriptor()
+        self._transport = transport
         self._lifetime = RefCounted(self._free)
+
+    @cached_property
+    def descriptors(self) -> Mapping[str, bytes]:
+        return self._transport.descriptors()
 
     def lease_whole(self) -> tuple[Mapping[int, RemoteRange], Callable[[], None]] | None:
         return None

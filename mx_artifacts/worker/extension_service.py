@@ -71,7 +71,7 @@ class SourceService(source_pb2_grpc.SourceServiceServicer):
         self, request: pb.AttachRequest, context: grpc.ServicerContext
     ) -> Iterator[pb.AttachEvent]:
         with translated(context):
-            self._sessions.open(request.session_id)
+            transport = self._sessions.open(request.session_id, request.transports)
         ended = threading.Event()
         end = self._ender(request.session_id, ended)
         if not context.add_callback(end):
@@ -81,6 +81,7 @@ class SourceService(source_pb2_grpc.SourceServiceServicer):
             lease_ttl_seconds=max(1, int(self._lease_ttl_seconds)),
             encodings=[ZSTD] if self._blocks is not None else [],
             max_bytes_per_second=0 if limit is None else min(int(limit), _MAX_TOLD_RATE),
+            transport=transport,
         )
         if self._blocks is not None:
             self._blocks.warm_up()
@@ -109,7 +110,7 @@ class SourceService(source_pb2_grpc.SourceServiceServicer):
                 raise LeaseError("the source is stopping and grants no lease")
             if not request.session_id:
                 raise LeaseExpiredError("a whole artifact is leased to attached sessions only")
-            self._sessions.check(request.session_id)
+            transport = self._sessions.transport_of(request.session_id)
             served = self._select(request.artifact)
             is_limited = self._max_bytes_per_second is not None
             leased = None if is_limited else served.source.lease_whole()
@@ -125,7 +126,7 @@ class SourceService(source_pb2_grpc.SourceServiceServicer):
             )
         return pb.LeaseArtifactResponse(
             lease_id=lease.lease_id,
-            source_metadata=served.source.descriptor,
+            source_metadata=served.source.descriptors[transport],
             bundles=[
                 pb.ResidentBundle(
                     file_index=index, addr=at.addr, length=at.length, device_id=at.device_id
@@ -167,7 +168,7 @@ class SourceService(source_pb2_grpc.SourceServiceServicer):
         session_id, index = request.session_id, request.file_index
         if not session_id:
             raise LeaseExpiredError("blocks are leased to attached targets")
-        self._sessions.check(session_id)
+        transport = self._sessions.transport_of(session_id)
         served = self._select(request.artifact)
         served.check_range(index, request.offset, request.length, MAX_BLOCK_BYTES)
         with self._prepares.turn(slot_wait(session_id, context)) as turn:
@@ -181,7 +182,7 @@ class SourceService(source_pb2_grpc.SourceServiceServicer):
         )
         return pb.PrepareBlockResponse(
             lease_id=lease.lease_id,
-            source_metadata=block.descriptor,
+            source_metadata=block.descriptors[transport],
             addr=block.at.addr,
             device_id=block.at.device_id,
             stored_length=block.at.length,

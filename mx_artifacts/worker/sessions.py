@@ -1,47 +1,96 @@
-"""Which targets are attached: those whose stream to this source is open."""
+"""Which targets are attached, and by which transport each target reads."""
 
 from __future__ import annotations
 
 import re
 import threading
+from collections.abc import Iterable, Sequence
 
-from mx_artifacts.errors import ConfigurationError, LeaseExpiredError, NoFreeSlotError
+from mx_artifacts.errors import (
+    ConfigurationError,
+    LeaseExpiredError,
+    NoFreeSlotError,
+    TransportNotAllowedError,
+)
 
 _SESSION_ID = re.compile(r"[0-9a-f]{32}")
+
+
+_OF_PLAIN_PEERS = ("nixl", "inproc")
+"""Transports of a target that states none: a target of the reference, or one in this process."""
+
+
+def choose_transport(stated: Iterable[str], offered: Sequence[str]) -> str:
+    """Return the first of the transports that a target has `stated` by which it can read here.
+
+    Raises:
+        TransportNotAllowedError: there is none.
+    """
+    names = tuple(stated)
+    for name in names or _OF_PLAIN_PEERS:
+        if name in offered:
+            return name
+    if names:
+        raise TransportNotAllowedError(f"this source is read by {', '.join(offered)} only")
+    raise TransportNotAllowedError(
+        "this source is read by the stream transport of mx-artifacts only. NIXL, which this target "
+        "needs, would let anyone who reaches its ports read and write the source's memory: where "
+        "everybody in the network may be trusted, start the source with MX_TRANSPORT=nixl"
+    )
 
 
 class Sessions:
     """The ids of attached targets, `limit` at most. Thread-safe."""
 
-    def __init__(self, limit: int) -> None:
+    def __init__(self, limit: int, transports: Sequence[str]) -> None:
+        """`transports` are those by which this source can be read."""
         self._limit = limit
+        self._transports = transports
         self._lock = threading.Lock()
-        self._open: set[str] = set()
+        self._open: dict[str, str] = {}
 
     def __len__(self) -> int:
         with self._lock:
             return len(self._open)
 
-    def open(self, session_id: str) -> None:
-        """Admit a session.
+    def open(self, session_id: str, transports: Iterable[str]) -> str:
+        """Admit a session of a target that has these transports; return the one for its leases.
 
         Raises:
             ConfigurationError: the id is malformed, or in use.
+            TransportNotAllowedError: the source can be read by none of them.
             NoFreeSlotError: too many are attached; the target can go on without a session.
         """
         if not _SESSION_ID.fullmatch(session_id):
             raise ConfigurationError("a session id is 32 lower-case hex characters")
+        transport = choose_transport(transports, self._transports)
         with self._lock:
             if session_id in self._open:
                 raise ConfigurationError(f"session {session_id} is attached already")
             if len(self._open) >= self._limit:
                 raise NoFreeSlotError(f"{self._limit} targets are attached already")
-            self._open.add(session_id)
+            self._open[session_id] = transport
+        return transport
+
+    def transport_of(self, session_id: str, transports: Iterable[str] = ()) -> str:
+        """Return the transport of a session's leases; for "" (a plain peer) one of `transports`.
+
+        Raises:
+            LeaseExpiredError: the session is not attached.
+            TransportNotAllowedError: the source cannot be read by a plain peer with these.
+        """
+        if not session_id:
+            return choose_transport(transports, self._transports)
+        with self._lock:
+            transport = self._open.get(session_id)
+        if transport is None:
+            raise LeaseExpiredError(f"session {session_id} is not attached")
+        return transport
 
     def end(self, session_id: str) -> None:
         """Forget a session. Idempotent."""
         with self._lock:
-            self._open.discard(session_id)
+            self._open.pop(session_id, None)
 
     def check(self, session_id: str) -> None:
         """Accept an attached session, and "" (a plain peer); LeaseExpiredError for any other."""

@@ -73,6 +73,7 @@ class WorkerServer:
         host: str,
         port: int,
         strict_port: bool = False,
+        stream_port: int = 0,
         worker_rank: int = 0,
         lease_ttl_seconds: float = 30.0,
         lease_grace_seconds: float = 270.0,
@@ -88,6 +89,7 @@ class WorkerServer:
 
         Args:
             host: where it listens, and what targets are told to connect to.
+            stream_port: of the stream transport, likewise.
             port: 0 takes any free one. Without `strict_port` it is a wish: when taken, any free
                 one is used.
             lease_ttl_seconds: how long a lease lasts without a renewal.
@@ -102,6 +104,7 @@ class WorkerServer:
         self._host = host
         self._wanted_port = port
         self._strict_port = strict_port
+        self._stream_port = stream_port
         self._events = events
         self._port = 0
         self._catalogue = Catalogue()
@@ -110,7 +113,7 @@ class WorkerServer:
         self._threads = ThreadPoolExecutor(
             MAX_SESSIONS + MAX_PREPARES + _SPARE_THREADS, thread_name_prefix="mx-worker"
         )
-        self._sessions = sessions = Sessions(MAX_SESSIONS)
+        self._sessions = sessions = Sessions(MAX_SESSIONS, transport.names())
         prepares = AdmissionControl(RateLimit(max_bytes_per_second, clock))
         self._blocks = Blocks(transport, block_slots)
         self._service = WorkerService(
@@ -152,6 +155,7 @@ class WorkerServer:
             ConfigurationError: the port or address cannot be bound.
         """
         self._port = self._bind()
+        self._transport.listen(self._host, self._stream_port, strict_port=self._strict_port)
         self._server.start()
         self._expirer.start()
         return self._port

@@ -9,7 +9,7 @@ from typing import NoReturn
 
 import grpc
 
-from mx_artifacts.client.worker import SESSION_METADATA_KEY
+from mx_artifacts.client.worker import SESSION_METADATA_KEY, TRANSPORTS_METADATA_KEY
 from mx_artifacts.core.manifest import ArtifactHeader, ManifestChunk
 from mx_artifacts.errors import MxArtifactsError, NoFreeSlotError, RecordNotFoundError
 from mx_artifacts.memory.leases import LeaseTable
@@ -136,10 +136,13 @@ class WorkerService(p2p_pb2_grpc.WorkerServiceServicer):
     ) -> pb.PrepareArtifactChunkResponse:
         if self.draining:
             context.abort(grpc.StatusCode.UNAVAILABLE, "the source is stopping")
-        session_id = str(dict(context.invocation_metadata()).get(SESSION_METADATA_KEY, ""))
+        metadata = dict(context.invocation_metadata())
+        session_id = str(metadata.get(SESSION_METADATA_KEY, ""))
+        stated = str(metadata.get(TRANSPORTS_METADATA_KEY, ""))
         with translated(context):
+            transport = self._sessions.transport_of(session_id, filter(None, stated.split(",")))
             served = self._catalogue.select(request.mx_source_id, request.artifact_id)
-            answer = self._prepare(served, request.chunk_index, session_id, context)
+            answer = self._prepare(served, request.chunk_index, session_id, transport, context)
         release_unheard(self._leases, answer.lease_id, context)
         return answer
 
@@ -148,9 +151,9 @@ class WorkerService(p2p_pb2_grpc.WorkerServiceServicer):
         served: ServedArtifact,
         chunk_index: int,
         session_id: str,
+        transport: str,
         context: grpc.ServicerContext,
     ) -> pb.PrepareArtifactChunkResponse:
-        self._sessions.check(session_id)
         chunk = served.chunk(chunk_index)
         with self._prepares.turn(slot_wait(session_id, context)) as turn:
             turn.admit(chunk.length)
@@ -166,7 +169,7 @@ class WorkerService(p2p_pb2_grpc.WorkerServiceServicer):
             source=pb.ArtifactChunkTransferDescriptor(
                 addr=source.addr, length=source.length, device_id=source.device_id
             ),
-            source_metadata=served.source.descriptor,
+            source_metadata=served.source.descriptors[transport],
         )
 
     def ReleaseArtifactChunk(

@@ -286,6 +286,6 @@ def test_names_itself(reader: Reader, place: tuple[str, str]) -> None:
 
 
 def test_an_unknown_transport_names_the_known_ones() -> None:
-    with pytest.raises(ConfigurationError, match="nixl, inproc") as raised:
+    with pytest.raises(ConfigurationError, match="stream, nixl, inproc") as raised:
         create_transport("carrier-pigeon", "a")
     assert isinstance(raised.value, MxArtifactsError)

@@ -29,7 +29,7 @@ GOOD = hostile.file(b"good", b"good") + hostile.END
 
 @pytest.fixture(scope="module")
 def transport() -> Iterator[Transport]:
-    with closing(create_transport("nixl", "hostile-source")) as transport:
+    with closing(create_transport("stream", "hostile-source")) as transport:
         yield transport
 
 

@@ -132,7 +132,9 @@ def test_a_node_in_order(node: Node) -> None:
     code, report, error = node.of_kind("doctor")
     assert code == 0, error
     found = levels(report)
-    assert {"tilelang root", "user", "memlock", "clock", "nixl", "central server"} <= set(found)
+    assert {"tilelang root", "user", "memlock", "clock", "transport", "central server"} <= set(
+        found
+    )
     assert "fail" not in found.values()
     assert not node.root.exists()
 
@@ -141,7 +143,8 @@ def test_each_missing_prerequisite_has_its_line_and_its_code(node: Node) -> None
     seen = {}
     for fault, kind, env in (
         ("server", KIND, {"MX_SERVER_ADDRESS": "127.0.0.1:1"}),
-        ("nixl", KIND, {"UCX_TLS": "X"}),
+        ("nixl", KIND, {"MX_TRANSPORT": "nixl", "UCX_TLS": "X"}),
+        ("transport", KIND, {"MX_TRANSPORT": "inproc"}),
         ("ninja", "tvm_ffi", {"PATH": "/none"}),
     ):
         code, report, error = node.run("doctor", "--kind", kind, **env)
@@ -153,6 +156,7 @@ def test_each_missing_prerequisite_has_its_line_and_its_code(node: Node) -> None
     assert seen == {
         "server": (14, "central server"),
         "nixl": (15, "nixl"),
+        "transport": (2, "transport"),
         "ninja": (13, "ninja"),
     }
 

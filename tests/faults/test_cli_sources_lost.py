@@ -96,11 +96,14 @@ def test_a_target_that_waits_goes_on_when_its_only_source_is_back(
     assert leftovers(tmp_path / "cold") == []
 
 
+@pytest.mark.parametrize(
+    "env", [{}, {"MX_TRANSPORT": "nixl", "UCX_TLS": "tcp,self"}], ids=["stream", "nixl"]
+)
 def test_a_source_that_was_stopped_serves_on_after_its_target_has_left(
-    cluster: Cluster, big_cache: Path, tmp_path: Path
+    cluster: Cluster, big_cache: Path, tmp_path: Path, env: dict[str, str]
 ) -> None:
     """Over TCP, UCX would abort it as soon as it goes on (transport/nixl.py)."""
-    cluster = replace(cluster, env={**cluster.env, "UCX_TLS": "tcp,self"})
+    cluster = replace(cluster, env={**cluster.env, **env})
     with cluster.source(big_cache) as source:
         with slow_target(cluster, tmp_path / "cold", "--timeout", "4s", percent=30) as target:
             source.send(signal.SIGSTOP)

@@ -1,4 +1,4 @@
-"""kill -9 of real processes that transfer over NIXL."""
+"""kill -9 of real processes that transfer, over each transport that crosses processes."""
 
 from __future__ import annotations
 
@@ -17,15 +17,16 @@ from tests.support.artifacts import serving
 from tests.support.received import fetch
 from tests.support.transfer_process import (
     CHUNKS,
-    new_nixl_agent,
+    new_network_agent,
     same_artifact,
     transfer_process,
 )
 
 
-@pytest.fixture
-def agent() -> Iterator[Transport]:
-    agent = new_nixl_agent("target")
+@pytest.fixture(params=["stream", "nixl"])
+def agent(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[Transport]:
+    monkeypatch.setenv("TEST_TRANSPORT", request.param)
+    agent = new_network_agent("target")
     yield agent
     agent.close()
 
@@ -37,7 +38,7 @@ def test_a_killed_target_frees_its_slot_at_once(tmp_path: Path, agent: Transport
         serving(
             artifact,
             slots=1,
-            transport=new_nixl_agent("source"),
+            transport=new_network_agent("source"),
             lease_ttl_seconds=3600,
         ) as server,
         transfer_process("target", server.endpoint, str(tmp_path / "killed"), "3") as target,

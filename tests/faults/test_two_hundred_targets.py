@@ -14,7 +14,7 @@ import pytest
 from mx_artifacts.worker.worker_server import WorkerServer
 from tests.support.artifacts import SOURCE_ID
 from tests.support.fetchers_process import FetchersProcess, fetchers_process, known_artifacts
-from tests.support.transfer_process import new_nixl_agent
+from tests.support.transfer_process import new_network_agent
 
 PROCESSES, THREADS = 4, 50
 KILL_WITHIN_SECONDS = 0.5
@@ -41,7 +41,7 @@ def kill_some(targets: list[FetchersProcess], rng: random.Random) -> list[thread
 def test_two_hundred_targets_of_which_half_are_killed(tmp_path: Path, slots: int) -> None:
     rng = random.Random(slots)
     artifacts = known_artifacts()
-    with closing(new_nixl_agent("source")) as agent, ExitStack() as stack:
+    with closing(new_network_agent("source")) as agent, ExitStack() as stack:
         server = WorkerServer(agent, host="127.0.0.1", port=0)
         stack.callback(server.stop, 0.0)
         for artifact in artifacts:
@@ -70,7 +70,7 @@ def test_two_hundred_targets_of_which_half_are_killed(tmp_path: Path, slots: int
         assert (len(server._leases), sessions_of(server)) == (0, 0)
         for target in targets:
             target.kill()
-        # UCX keeps a listener or two of its own; connections and channels of 200 must be gone.
+        # Listeners stay; connections and channels of 200 must be gone.
         while len(os.listdir("/proc/self/fd")) > files_before + 8 and time.monotonic() < deadline:
             time.sleep(0.05)
         assert len(os.listdir("/proc/self/fd")) <= files_before + 8

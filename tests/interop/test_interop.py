@@ -20,6 +20,7 @@ from mx_artifacts import settings
 from mx_artifacts.core.identity import SourceIdentity, SourceType, compute_mx_source_id
 from mx_artifacts.identity.identify import probe_identity
 from mx_artifacts.kinds.registry import get_kind
+from tests.support.nodes import last_object
 from tests.support.peers import Peer
 from tests.support.processes import Service, run_cli, serving
 from tests.support.trees import Tree, read_tree, write_tree
@@ -148,6 +149,7 @@ def _env(tmp_path: Path) -> dict[str, str]:
         "HOME": str(tmp_path / "home"),
         "TMPDIR": str(tmp_path / "tmp"),
         "MX_ARTIFACT_TRANSFER_CHUNK_SIZE": str(CHUNK_BYTES),  # both sides read it
+        "MX_TRANSPORT": "nixl",  # the reference knows no other
     }
 
 
@@ -236,3 +238,33 @@ def test_we_fetch_and_install_from_their_publisher(
     assert installed["source"]["mx_source_id"] == published["mx_source_id"]
     assert published["chunks"] >= 6
     assert_installed(case, written_for=cold, at=cold)  # Triton's groups name their new root
+
+
+def test_where_nixl_is_not_allowed_they_are_told_why_our_publisher_serves_none(
+    tmp_path: Path, env: dict[str, str], peer: Peer, server: Service
+) -> None:
+    case = CASES[0]
+    warm, cold = case.write(tmp_path / "warm"), case.roots(tmp_path / "cold")
+    arguments = [*case.cli_arguments(warm), "--host", "127.0.0.1", "--port", "0"]
+    env = {**env, "MX_TRANSPORT": "auto", "MX_WORKER_STREAM_PORT": "0"}
+    with serving("publish", *arguments, env=env, logs=tmp_path) as publisher:
+        with pytest.raises(AssertionError) as raised:
+            peer.run("peer_fetch.py", case.peer_parameters(server, cold))
+        assert publisher.stop() == 0
+    assert "FAILED_PRECONDITION" in str(raised.value)
+    assert "start the source with MX_TRANSPORT=nixl" in str(raised.value)
+
+
+def test_where_nixl_is_not_allowed_we_say_why_their_publisher_is_not_read(
+    tmp_path: Path, env: dict[str, str], peer: Peer, server: Service
+) -> None:
+    case = CASES[0]
+    warm, cold = case.write(tmp_path / "warm"), case.roots(tmp_path / "cold")
+    with peer.serving("peer_publish.py", case.peer_parameters(server, warm)):
+        arguments = [*case.cli_arguments(cold), "--wait", "20s", "--format", "json"]
+        done = run_cli("fetch-and-install", *arguments, env={**env, "MX_TRANSPORT": "auto"})
+    error = last_object(done.stderr)
+    assert (done.returncode, error["exit_code"]) == (15, 15)
+    assert "NIXL" in error["message"]
+    assert "MX_TRANSPORT=nixl" in error["hint"]
+    assert not any(root.exists() for root in cold.values())

@@ -67,9 +67,9 @@ def fetchers_process(endpoints: Sequence[str], threads: int) -> Iterator[Fetcher
 
 
 def _main(threads: int, endpoints: Sequence[str]) -> None:
-    from tests.support.transfer_process import new_nixl_agent
+    from tests.support.transfer_process import new_network_agent
 
-    agent, artifacts = new_nixl_agent("fetchers"), known_artifacts()
+    agent, artifacts = new_network_agent("fetchers"), known_artifacts()
 
     def fetch_one(number: int) -> bool:
         wanted = artifacts[number % len(artifacts)]

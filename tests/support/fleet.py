@@ -43,9 +43,9 @@ class Fleet:
     def client(self) -> CentralClient:
         return self._resources.enter_context(CentralClient(self.address))
 
-    def publisher(self, **settings: Any) -> ArtifactPublisher:
-        """Return a publisher with an agent of its own."""
-        agent = new_agent("source")
+    def publisher(self, transport: Transport | None = None, **settings: Any) -> ArtifactPublisher:
+        """Return a publisher with an agent of its own, or with `transport`, which it closes."""
+        agent = transport or new_agent("source")
         self._resources.callback(agent.close)
         values = {
             "bundle_root": self.place / "sealed",
@@ -59,9 +59,11 @@ class Fleet:
             )
         )
 
-    def publish(self, root: Path, **settings: Any) -> tuple[ArtifactPublisher, PublishResult]:
+    def publish(
+        self, root: Path, transport: Transport | None = None, **settings: Any
+    ) -> tuple[ArtifactPublisher, PublishResult]:
         """Publish `root` by a publisher of its own."""
-        publisher = self.publisher(**settings)
+        publisher = self.publisher(transport, **settings)
         return publisher, publisher.publish(KIND, IDENTITY, {"": root})
 
     def fetcher(

@@ -35,7 +35,7 @@ def clean_environment(home: Path) -> dict[str, str]:
     """Return the environment of a node on which nobody has set anything of ours."""
     ours = {name for setting in settings.SETTINGS for name in setting.names}
     env = {name: value for name, value in os.environ.items() if name not in ours}
-    return env | {"HOME": str(home), "MX_WORKER_GRPC_PORT": "0"}
+    return env | {"HOME": str(home), "MX_WORKER_GRPC_PORT": "0", "MX_WORKER_STREAM_PORT": "0"}
 
 
 def last_object(text: str) -> Any:

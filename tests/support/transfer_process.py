@@ -1,4 +1,4 @@
-"""A source or a target in a real process of its own, over NIXL, to be killed by a test.
+"""A source or a target in a real process of its own, to be killed by a test.
 
 Both speak JSON lines on stdout and end when their stdin closes, so that they never outlive a test.
 """
@@ -25,8 +25,10 @@ REPOSITORY = Path(__file__).parents[2]
 CHUNKS = 8
 
 
-def new_nixl_agent(role: str) -> Transport:
-    return create_transport("nixl", f"{role}-{uuid.uuid4().hex}")
+def new_network_agent(role: str) -> Transport:
+    """Return an agent of the transport that TEST_TRANSPORT names, in this process."""
+    transport = os.environ.get("TEST_TRANSPORT", "stream")
+    return create_transport(transport, f"{role}-{uuid.uuid4().hex}")
 
 
 def same_artifact() -> SealedArtifact:
@@ -78,7 +80,7 @@ def _say(**values: Any) -> None:
 
 def _source(directory: str) -> None:
     artifact = same_artifact()
-    with serving(artifact, slots=2, transport=new_nixl_agent("source")) as server:
+    with serving(artifact, slots=2, transport=new_network_agent("source")) as server:
         _say(endpoint=server.endpoint)
         sys.stdin.read()
 
@@ -87,7 +89,7 @@ class _TellingTransport(FaultyTransport):
     """Says when the read numbered `stalled` was posted; it stalls for good."""
 
     def __init__(self, stalled: int) -> None:
-        super().__init__(new_nixl_agent("target"), {stalled: Stall()})
+        super().__init__(new_network_agent("target"), {stalled: Stall()})
         self._reads_left = stalled
 
     def post_read(self, *arguments: Any) -> PendingRead:

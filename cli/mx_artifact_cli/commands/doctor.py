@@ -45,7 +45,7 @@ def command(
     """Check this node before it publishes or fetches.
 
     Roots, file systems, space, the tools that the kinds need (ninja, compilers), this
-    installation's compiled part, user, limits, NIXL, central server, clock, and the metadata
+    installation's compiled part, user, limits, transport, central server, clock, and the metadata
     backend where MX_METADATA_BACKEND names one. Exits with 0 when nothing failed, else with the
     code that a command would end with on the first failure. Without --kind, a missing tool is a
     warning, since only some kinds need it.
@@ -87,7 +87,9 @@ def _checks(
     yield tools.check_user(env)
     yield tools.check_memlock(settings.SLOTS.read() * settings.CHUNK_SIZE.read())
     yield roots.check_clock(SYSTEM_CLOCK.now(), [Path(tools.__file__), *_stated(selected)])
-    if settings.TRANSPORT.read() == "nixl":
+    transport = settings.TRANSPORT.read()
+    yield network.check_transport(transport, settings.WORKER_STREAM_PORT.read())
+    if transport == settings.NIXL:
         backend = settings.NIXL_BACKEND.read()
         yield network.check_nixl(backend, env, timeout_seconds=timeout_seconds)
     if (backend := backend_url(settings.METADATA_BACKEND.read())) != MEMORY_URL:

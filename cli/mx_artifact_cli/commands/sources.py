@@ -13,6 +13,7 @@ from mx_artifact_cli.describe import identity_facts, identity_object, shortened
 from mx_artifact_cli.options import VerbGroup, parsed_argument, parsed_option
 from mx_artifact_cli.output import Output
 from mx_artifact_cli.text import count_of, format_bytes, format_seconds
+from mx_artifacts.artifacts.transport_labels import transports_of
 from mx_artifacts.core.sources import SourceQuery, SourceStatus, StoredWorker
 from mx_artifacts.errors import RecordNotFoundError
 from mx_artifacts.kinds.registry import get_kind, kind_name_of
@@ -78,7 +79,18 @@ def list_command(
             output.record("source", source_object(stored))
     if workers:
         output.table(
-            ("source", "worker", "rank", "kind", "model", "status", "seen", "size", "endpoint"),
+            (
+                "source",
+                "worker",
+                "rank",
+                "kind",
+                "model",
+                "status",
+                "seen",
+                "size",
+                "read by",
+                "endpoint",
+            ),
             map(_row, workers),
         )
     output.note(f"{count_of(len(workers), 'source')} at {server}")
@@ -96,6 +108,7 @@ def _row(stored: StoredWorker) -> tuple[object, ...]:
         record.status.name.lower(),
         _seen(stored),
         format_bytes(record.artifact.total_size) if record.artifact else "",
+        ",".join(transports_of(record.topology)),
         record.worker_grpc_endpoint,
     )
 
@@ -117,6 +130,8 @@ def show_command(output: Output, source_id: str, worker_id: str | None, server: 
             "status": f"{record.status.name.lower()}, seen {_seen(stored)}",
             "rank": record.worker_rank,
             "endpoint": record.worker_grpc_endpoint,
+            "transports": list(transports_of(record.topology)),
+            "read by": ", ".join(transports_of(record.topology)),
             "accelerator": record.accelerator or "unknown",
         }
         if artifact:

@@ -217,6 +217,8 @@ def _show(
         f"source {source} at {stored.record.worker_grpc_endpoint}, "
         f"model {stored.identity.model_name}: {_outcome(candidate)}"
     )
+    if unreadable := _unreadable(candidate):
+        output.line(f"  {unreadable}")
     for reason in (candidate.verdict.refusal, candidate.verdict.obstacle):
         if reason:
             output.line(f"  {reason}")
@@ -231,6 +233,19 @@ def _show(
         if ours is not None and theirs != ours["path"] != "":
             output.line(f"  root {label} is {theirs} there, {ours['path']} here")
             output.line(f"    set the same on both nodes; here {ours['decided_by']} decided")
+
+
+def _unreadable(candidate: Candidate) -> str:
+    """Return why this node could not read from the source, or ""."""
+    from mx_artifacts.artifacts.transport_labels import transports_of
+
+    only_nixl = transports_of(candidate.stored.record.topology) == (settings.NIXL,)
+    if not only_nixl or settings.TRANSPORT.read() == settings.NIXL:
+        return ""
+    return (
+        "it is read by NIXL only, which is not allowed here: set MX_TRANSPORT=nixl where everybody "
+        "in the network may be trusted, or publish with mx-artifact"
+    )
 
 
 def _differences(kind: CacheKind, candidate: Candidate) -> list[dict[str, str]]:
@@ -253,6 +268,7 @@ def _candidate_object(kind: CacheKind, candidate: Candidate) -> dict[str, Any]:
         "worker_id": stored.worker_id,
         "model": stored.identity.model_name,
         "endpoint": stored.record.worker_grpc_endpoint,
+        "unreadable": _unreadable(candidate),
         "fits": candidate.fits,
         "refusal": candidate.verdict.refusal,
         "obstacle": candidate.verdict.obstacle,

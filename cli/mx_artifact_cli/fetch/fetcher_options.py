@@ -36,13 +36,13 @@ def is_new_here(selected: SelectedKind) -> bool:
 def transport_factory_of(*, early: bool) -> Iterator[Callable[[], Transport]]:
     """Return what makes this process's transport.
 
-    It is opened `early`, while imports, probes and discovery take their time, where any source that
-    is found is read from. Where none is, nobody waits for it or hears of its failure.
+    NIXL is opened `early`, while imports, probes and discovery take their time, where any source
+    that is found is read from. Where none is, nobody waits for it or hears of its failure.
     """
-    if not early:
-        from mx_artifacts.transport.registry import open_transport
+    if not early or settings.TRANSPORT.read() != settings.NIXL:
+        from mx_artifacts.transport.registry import open_target_transport
 
-        yield open_transport
+        yield open_target_transport
         return
     from mx_artifacts.transport.opening import OpeningTransport
 

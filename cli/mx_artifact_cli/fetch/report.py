@@ -107,6 +107,7 @@ def show_fetched(output: Output, probed: ProbedIdentity, fetched: FetchResult) -
         facts["transfer"] = (
             f"{format_bytes(fetched.total_bytes)} in "
             f"{format_seconds(fetched.transfer_seconds)} ({format_bytes(rate)}/s)"
+            f" by {' and '.join(sorted(set(fetched.transports.values())))}"
         )
         facts["install"] = format_seconds(fetched.install_seconds)
     if len(fetched.delivered) > 1:
@@ -125,6 +126,7 @@ def show_fetched(output: Output, probed: ProbedIdentity, fetched: FetchResult) -
         "transfer_seconds": round(fetched.transfer_seconds, 6),
         "install_seconds": round(fetched.install_seconds, 6),
         "delivered": dict(fetched.delivered),
+        "transports": dict(fetched.transports),
         "left_behind": {at: error_object(error) for at, error in fetched.left_behind.items()},
         "receipt": report.receipt_path,
         "roots": root_objects(report),

@@ -73,6 +73,7 @@ class SeedServer:
             self._transport(),
             host=settings.host,
             port=settings.port,
+            stream_port=settings.stream_port,
             max_bytes_per_second=settings.max_bytes_per_second,
             compression=settings.compression,
             block_slots=settings.max_inflight_chunks,

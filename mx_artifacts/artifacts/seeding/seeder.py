@@ -14,6 +14,7 @@ from mx_artifacts.artifacts.labels import own_labels
 from mx_artifacts.artifacts.protocol import ArtifactSourceEndpoint
 from mx_artifacts.artifacts.source.announcement import Announcement
 from mx_artifacts.artifacts.source.heartbeat import Heartbeat
+from mx_artifacts.artifacts.transport_labels import transport_labels
 from mx_artifacts.bundle.index import BundleMap
 from mx_artifacts.bundle.spans import Span
 from mx_artifacts.client.central import CentralClient
@@ -116,7 +117,11 @@ class Seeder:
             agent_name=self._transport.agent_name,
             worker_grpc_endpoint=self._server.endpoint,
             accelerator=source.accelerator,
-            topology={**self._topology, **own_labels(source.topology)},
+            topology={
+                **self._topology,
+                **own_labels(source.topology),
+                **transport_labels(self._transport.names()),
+            },
             artifact=ArtifactSummary(
                 artifact_id,
                 manifest.total_size,

@@ -10,6 +10,7 @@ from types import MappingProxyType
 from mx_artifacts.artifacts.protocol import ArtifactBundle
 from mx_artifacts.artifacts.source.announcement import Announcement
 from mx_artifacts.artifacts.source.heartbeat import Heartbeat
+from mx_artifacts.artifacts.transport_labels import transport_labels
 from mx_artifacts.client.central import CentralClient
 from mx_artifacts.core.identity import SourceIdentity, compute_mx_source_id
 from mx_artifacts.core.sources import PodIdentity, SourceStatus, WorkerRecord
@@ -121,7 +122,7 @@ def publish_artifact_source(
         agent_name=transport.agent_name,
         worker_grpc_endpoint=worker_server.endpoint,
         accelerator=accelerator,
-        topology=topology,
+        topology={**topology, **transport_labels(transport.names())},
         artifact=bundle.summary(node_rank),
     )
     announced: dict[str, tuple[Announcement, Heartbeat]] = {}

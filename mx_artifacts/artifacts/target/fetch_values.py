@@ -18,6 +18,7 @@ from mx_artifacts.settings import (
     STATE_DIR,
     TOPOLOGY,
     TOPOLOGY_LEVELS,
+    WORKER_STREAM_PORT,
 )
 
 
@@ -41,8 +42,8 @@ class FetcherSettings:
         compression: "auto", "zstd" or "none", of each transfer; seeds compress for whoever asks,
             unless it is "none".
         seed: serve what is received, from its first bytes on and until `close`.
-        host, port, pod, resident_budget_bytes, heartbeat_interval_seconds: of seeds; as in
-            `PublisherSettings`.
+        host, port, stream_port, pod, resident_budget_bytes, heartbeat_interval_seconds: of seeds;
+            as in `PublisherSettings`.
     """
 
     bundle_root: Path = field(default_factory=BUNDLE_ROOT.read)
@@ -59,6 +60,7 @@ class FetcherSettings:
     seed: bool = False
     host: str = "127.0.0.1"
     port: int = 0
+    stream_port: int = field(default_factory=WORKER_STREAM_PORT.read)
     pod: PodIdentity = field(default_factory=PodIdentity)
     resident_budget_bytes: int = field(default_factory=RESIDENT_BUDGET.read)
     heartbeat_interval_seconds: float = 30.0
@@ -82,7 +84,8 @@ class FetchResult:
 
     `source` is the one that told what the artifact is; others may have delivered. `total_bytes`
     were transferred: none when all of it was here already. `delivered` says how many of them from
-    whom, and `left_behind` which sources failed meanwhile, and what by; both by endpoint.
+    whom, `transports` by which transport, and `left_behind` which sources failed meanwhile, and
+    what by; all three by endpoint.
     """
 
     kind: str
@@ -93,3 +96,4 @@ class FetchResult:
     report: InstallReport
     delivered: Mapping[str, int] = field(default_factory=dict)
     left_behind: Mapping[str, MxArtifactsError] = field(default_factory=dict)
+    transports: Mapping[str, str] = field(default_factory=dict)

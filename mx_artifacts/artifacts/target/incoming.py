@@ -96,6 +96,7 @@ class IncomingArtifact:
             received.transferred_bytes,
             received.delivered,
             received.left_behind,
+            received.transports,
         )
 
     def from_any(

@@ -184,7 +184,9 @@ def _receipt(document: Mapping[str, Any]) -> Receipt:
     if not field_of(document, "roots", list):
         raise ValueError("'roots' is empty")
     origin = field_of(document, "artifact", dict)
-    names = ("artifact_id", "mx_source_id", "worker_id", "endpoint", "kind")
+    names: tuple[str, ...] = ("artifact_id", "mx_source_id", "worker_id", "endpoint", "kind")
+    if "transport" in origin:
+        names = (*names, "transport")
     return Receipt(
         artifact=ArtifactOrigin(**{name: field_of(origin, name, str) for name in names}),
         installed_at=field_of(document, "installed_at", str),

@@ -32,6 +32,7 @@ class TransferResult:
         first: the source that gave the tables.
         delivered: bytes by endpoint; damaged ones count too.
         left_behind: the last error of each source that did not recover, by endpoint.
+        transports: the transport by which each endpoint was read last.
     """
 
     manifest: ArtifactManifest
@@ -39,6 +40,7 @@ class TransferResult:
     transferred_bytes: int
     delivered: Mapping[str, int] = field(default_factory=dict)
     left_behind: Mapping[str, MxArtifactsError] = field(default_factory=dict)
+    transports: Mapping[str, str] = field(default_factory=dict)
 
 
 class _ReceiverSink:
@@ -95,11 +97,12 @@ def fetch_artifact(
     rng = rng or random.Random()  # noqa: S311 - jitter and order, not a secret
     deadline = Deadline(limits.timeout_seconds, clock)
     failures = SourceFailures(events)
+    made: list[Source] = []
 
     def new_source(
         address: SourceAddress, manifest: ArtifactManifest, client: WorkerClient
     ) -> Source:
-        return Source(
+        source = Source(
             address,
             manifest,
             transport,
@@ -108,6 +111,8 @@ def fetch_artifact(
             compression=limits.compression,
             max_bytes_per_second=limits.max_bytes_per_second,
         )
+        made.append(source)
+        return source
 
     tables = find_tables(
         sources,
@@ -146,5 +151,10 @@ def fetch_artifact(
         receiver.finish()
     total_bytes = sum(span.length for span in spans)
     return TransferResult(
-        manifest, tables.source.address, total_bytes, delivered, failures.by_endpoint
+        manifest,
+        tables.source.address,
+        total_bytes,
+        delivered,
+        failures.by_endpoint,
+        {str(source): source.transport_name for source in made if str(source) in delivered},
     )

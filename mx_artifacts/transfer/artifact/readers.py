@@ -17,7 +17,7 @@ from mx_artifacts.core.manifest import ManifestChunk
 from mx_artifacts.errors import ManifestInvalidError
 from mx_artifacts.runtime.clock import Clock
 from mx_artifacts.transfer.artifact.compression_policy import CompressionPolicy
-from mx_artifacts.transfer.artifact.source_claims import check_lease
+from mx_artifacts.transfer.artifact.source_claims import check_address, check_lease
 from mx_artifacts.transfer.base import Destination, Reader
 from mx_artifacts.transfer.wait_policy import WaitPolicy
 from mx_artifacts.transport.base import PendingRead, RemoteRange
@@ -184,3 +184,4 @@ def _check_block(source: SpanSource, lease: BlockLease, span: Span) -> None:
             f"source {source} leases {stored} bytes, encoded as {encoding[:16]!r}, for a block of "
             f"{span.length}"
         )
+    check_address(lease.at)

@@ -31,14 +31,15 @@ from mx_artifacts.transfer.artifact.compression_policy import CompressionPolicy,
 from mx_artifacts.transfer.artifact.readers import BlockReader, ChunkReader, WholeReader
 from mx_artifacts.transfer.base import Destination, Reader, SourceAddress
 from mx_artifacts.transfer.wait_policy import WaitPolicy
-from mx_artifacts.transport.base import Peer, PendingRead, RemoteRange, Transport
+from mx_artifacts.transport.base import MAX_ADDRESS, Peer, PendingRead, RemoteRange, Transport
 
 T = TypeVar("T")
 logger = logging.getLogger(__name__)
 
 FIRST_BACKOFF_SECONDS = 0.05
 MAX_BACKOFF_SECONDS = 1.0
-MAX_ADDRESS = 1 << 64
+_PLAIN_TRANSPORT = "nixl"
+"""What a source without sessions is read by: the reference's can do nothing else."""
 RELEASE_TIMEOUT_SECONDS = 2.0
 """A release is a courtesy: sessions, and at last the lease's expiry, do it without us."""
 
@@ -86,6 +87,11 @@ class Source:
         return self._whole is None and not self.compression.is_worthwhile
 
     @property
+    def transport_name(self) -> str:
+        """The transport that its bytes come by, once it is open."""
+        return self.client.transport or _PLAIN_TRANSPORT
+
+    @property
     def is_complete(self) -> bool:
         """Whether it has the whole artifact."""
         return self._complete
@@ -106,7 +112,7 @@ class Source:
         if self._is_open:
             return
         with self._busy_if_it_answers():
-            self.client.attach()
+            self.client.attach(self._transport.names(self.address.host))
             self.compression.on_offer(self.client.encodings, self.client.max_bytes_per_second)
             whole = self.client.lease_artifact(self._artifact, serves_on=serves_on)
         if whole is not None:
@@ -263,7 +269,7 @@ class Source:
             if self._is_closed:
                 raise PeerLostError(f"source {self} is not read from any more")
             if descriptor not in self._peers:
-                self._peers[descriptor] = self._transport.connect(descriptor)
+                self._peers[descriptor] = self._transport.connect(descriptor, self.address.host)
             return self._peers[descriptor]
 
     def prepare(self, chunk: ManifestChunk, wait: WaitPolicy) -> ChunkLease:

@@ -15,6 +15,7 @@ from mx_artifacts.core.manifest import (
     validate_against,
 )
 from mx_artifacts.errors import ArtifactIdMismatchError, ManifestInvalidError
+from mx_artifacts.transport.base import MAX_ADDRESS, RemoteRange
 
 
 def _require(condition: bool, message: str) -> None:
@@ -104,3 +105,9 @@ def check_lease(lease: ChunkLease, chunk: ManifestChunk) -> None:
         f"chunk {chunk.chunk_index} has {chunk.length} bytes, the source offers "
         f"{lease.source.length}",
     )
+    check_address(lease.source)
+
+
+def check_address(at: RemoteRange) -> None:
+    """Accept leased memory that can exist; ManifestInvalidError for other."""
+    _require(at.addr + at.length <= MAX_ADDRESS, f"no memory of {at.length} bytes is at {at.addr}")

@@ -98,6 +98,7 @@ def test_an_accelerator_family_is_taken_in_any_case(family: str, run: RunCli) ->
 def test_a_data_plane_that_does_not_reach_other_nodes(
     name: str, value: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setenv("MX_TRANSPORT", "nixl")
     monkeypatch.setenv(name, value)
     with pytest.raises(ConfigurationError, match=repr(value)) as caught:
         open_transport()

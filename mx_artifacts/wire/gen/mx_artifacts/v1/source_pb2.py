@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1cmx_artifacts/v1/source.proto\x12\x0fmx_artifacts.v1\"#\n\rAttachRequest\x12\x12\n\nsession_id\x18\x01 \x01(\t\"Y\n\x0b\x41ttachEvent\x12\x19\n\x11lease_ttl_seconds\x18\x01 \x01(\r\x12\x11\n\tencodings\x18\x02 \x03(\t\x12\x1c\n\x14max_bytes_per_second\x18\x03 \x01(\x04\"(\n\x12RenewLeasesRequest\x12\x12\n\nsession_id\x18\x01 \x01(\t\"&\n\x13RenewLeasesResponse\x12\x0f\n\x07renewed\x18\x01 \x01(\r\"5\n\x08\x41rtifact\x12\x14\n\x0cmx_source_id\x18\x01 \x01(\t\x12\x13\n\x0b\x61rtifact_id\x18\x02 \x01(\t\"j\n\x14LeaseArtifactRequest\x12+\n\x08\x61rtifact\x18\x01 \x01(\x0b\x32\x19.mx_artifacts.v1.Artifact\x12\x12\n\nsession_id\x18\x02 \x01(\t\x12\x11\n\tserves_on\x18\x03 \x01(\x08\"U\n\x0eResidentBundle\x12\x12\n\nfile_index\x18\x01 \x01(\r\x12\x0c\n\x04\x61\x64\x64r\x18\x02 \x01(\x04\x12\x0e\n\x06length\x18\x03 \x01(\x04\x12\x11\n\tdevice_id\x18\x04 \x01(\r\"t\n\x15LeaseArtifactResponse\x12\x10\n\x08lease_id\x18\x01 \x01(\t\x12\x17\n\x0fsource_metadata\x18\x02 \x01(\x0c\x12\x30\n\x07\x62undles\x18\x03 \x03(\x0b\x32\x1f.mx_artifacts.v1.ResidentBundle\"\x9a\x01\n\x13PrepareBlockRequest\x12+\n\x08\x61rtifact\x18\x01 \x01(\x0b\x32\x19.mx_artifacts.v1.Artifact\x12\x12\n\nsession_id\x18\x02 \x01(\t\x12\x12\n\nfile_index\x18\x03 \x01(\r\x12\x0e\n\x06offset\x18\x04 \x01(\x04\x12\x0e\n\x06length\x18\x05 \x01(\x04\x12\x0e\n\x06\x61\x63\x63\x65pt\x18\x06 \x03(\t\"\x8b\x01\n\x14PrepareBlockResponse\x12\x10\n\x08lease_id\x18\x01 \x01(\t\x12\x17\n\x0fsource_metadata\x18\x02 \x01(\x0c\x12\x0c\n\x04\x61\x64\x64r\x18\x03 \x01(\x04\x12\x11\n\tdevice_id\x18\x04 \x01(\r\x12\x15\n\rstored_length\x18\x05 \x01(\x04\x12\x10\n\x08\x65ncoding\x18\x06 \x01(\t\"\xbc\x01\n\x0fMemberIndexPage\x12\x12\n\nfile_index\x18\x01 \x01(\r\x12\r\n\x05paths\x18\x03 \x03(\t\x12\x13\n\x0b\x64irectories\x18\x04 \x03(\x08\x12\r\n\x05sizes\x18\x05 \x03(\x04\x12\r\n\x05modes\x18\x06 \x03(\r\x12\x11\n\tmtimes_ns\x18\x07 \x03(\x12\x12\x0e\n\x06\x63rc32c\x18\x08 \x03(\x07\x12\x14\n\x0c\x62lock_counts\x18\t \x03(\r\x12\x14\n\x0c\x62lock_crc32c\x18\n \x03(\x07J\x04\x08\x02\x10\x03\"A\n\x0b\x42undleRange\x12\x12\n\nfile_index\x18\x01 \x01(\r\x12\x0e\n\x06offset\x18\x02 \x01(\x04\x12\x0e\n\x06length\x18\x03 \x01(\x04\"N\n\x0c\x41vailability\x12\x10\n\x08\x63omplete\x18\x01 \x01(\x08\x12,\n\x06ranges\x18\x02 \x03(\x0b\x32\x1c.mx_artifacts.v1.BundleRange2\x8e\x04\n\rSourceService\x12H\n\x06\x41ttach\x12\x1e.mx_artifacts.v1.AttachRequest\x1a\x1c.mx_artifacts.v1.AttachEvent0\x01\x12X\n\x0bRenewLeases\x12#.mx_artifacts.v1.RenewLeasesRequest\x1a$.mx_artifacts.v1.RenewLeasesResponse\x12^\n\rLeaseArtifact\x12%.mx_artifacts.v1.LeaseArtifactRequest\x1a&.mx_artifacts.v1.LeaseArtifactResponse\x12[\n\x0cPrepareBlock\x12$.mx_artifacts.v1.PrepareBlockRequest\x1a%.mx_artifacts.v1.PrepareBlockResponse\x12O\n\x0eGetMemberIndex\x12\x19.mx_artifacts.v1.Artifact\x1a .mx_artifacts.v1.MemberIndexPage0\x01\x12K\n\x0fGetAvailability\x12\x19.mx_artifacts.v1.Artifact\x1a\x1d.mx_artifacts.v1.Availabilityb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1cmx_artifacts/v1/source.proto\x12\x0fmx_artifacts.v1\"7\n\rAttachRequest\x12\x12\n\nsession_id\x18\x01 \x01(\t\x12\x12\n\ntransports\x18\x02 \x03(\t\"l\n\x0b\x41ttachEvent\x12\x19\n\x11lease_ttl_seconds\x18\x01 \x01(\r\x12\x11\n\tencodings\x18\x02 \x03(\t\x12\x1c\n\x14max_bytes_per_second\x18\x03 \x01(\x04\x12\x11\n\ttransport\x18\x04 \x01(\t\"(\n\x12RenewLeasesRequest\x12\x12\n\nsession_id\x18\x01 \x01(\t\"&\n\x13RenewLeasesResponse\x12\x0f\n\x07renewed\x18\x01 \x01(\r\"5\n\x08\x41rtifact\x12\x14\n\x0cmx_source_id\x18\x01 \x01(\t\x12\x13\n\x0b\x61rtifact_id\x18\x02 \x01(\t\"j\n\x14LeaseArtifactRequest\x12+\n\x08\x61rtifact\x18\x01 \x01(\x0b\x32\x19.mx_artifacts.v1.Artifact\x12\x12\n\nsession_id\x18\x02 \x01(\t\x12\x11\n\tserves_on\x18\x03 \x01(\x08\"U\n\x0eResidentBundle\x12\x12\n\nfile_index\x18\x01 \x01(\r\x12\x0c\n\x04\x61\x64\x64r\x18\x02 \x01(\x04\x12\x0e\n\x06length\x18\x03 \x01(\x04\x12\x11\n\tdevice_id\x18\x04 \x01(\r\"t\n\x15LeaseArtifactResponse\x12\x10\n\x08lease_id\x18\x01 \x01(\t\x12\x17\n\x0fsource_metadata\x18\x02 \x01(\x0c\x12\x30\n\x07\x62undles\x18\x03 \x03(\x0b\x32\x1f.mx_artifacts.v1.ResidentBundle\"\x9a\x01\n\x13PrepareBlockRequest\x12+\n\x08\x61rtifact\x18\x01 \x01(\x0b\x32\x19.mx_artifacts.v1.Artifact\x12\x12\n\nsession_id\x18\x02 \x01(\t\x12\x12\n\nfile_index\x18\x03 \x01(\r\x12\x0e\n\x06offset\x18\x04 \x01(\x04\x12\x0e\n\x06length\x18\x05 \x01(\x04\x12\x0e\n\x06\x61\x63\x63\x65pt\x18\x06 \x03(\t\"\x8b\x01\n\x14PrepareBlockResponse\x12\x10\n\x08lease_id\x18\x01 \x01(\t\x12\x17\n\x0fsource_metadata\x18\x02 \x01(\x0c\x12\x0c\n\x04\x61\x64\x64r\x18\x03 \x01(\x04\x12\x11\n\tdevice_id\x18\x04 \x01(\r\x12\x15\n\rstored_length\x18\x05 \x01(\x04\x12\x10\n\x08\x65ncoding\x18\x06 \x01(\t\"\xbc\x01\n\x0fMemberIndexPage\x12\x12\n\nfile_index\x18\x01 \x01(\r\x12\r\n\x05paths\x18\x03 \x03(\t\x12\x13\n\x0b\x64irectories\x18\x04 \x03(\x08\x12\r\n\x05sizes\x18\x05 \x03(\x04\x12\r\n\x05modes\x18\x06 \x03(\r\x12\x11\n\tmtimes_ns\x18\x07 \x03(\x12\x12\x0e\n\x06\x63rc32c\x18\x08 \x03(\x07\x12\x14\n\x0c\x62lock_counts\x18\t \x03(\r\x12\x14\n\x0c\x62lock_crc32c\x18\n \x03(\x07J\x04\x08\x02\x10\x03\"A\n\x0b\x42undleRange\x12\x12\n\nfile_index\x18\x01 \x01(\r\x12\x0e\n\x06offset\x18\x02 \x01(\x04\x12\x0e\n\x06length\x18\x03 \x01(\x04\"N\n\x0c\x41vailability\x12\x10\n\x08\x63omplete\x18\x01 \x01(\x08\x12,\n\x06ranges\x18\x02 \x03(\x0b\x32\x1c.mx_artifacts.v1.BundleRange2\x8e\x04\n\rSourceService\x12H\n\x06\x41ttach\x12\x1e.mx_artifacts.v1.AttachRequest\x1a\x1c.mx_artifacts.v1.AttachEvent0\x01\x12X\n\x0bRenewLeases\x12#.mx_artifacts.v1.RenewLeasesRequest\x1a$.mx_artifacts.v1.RenewLeasesResponse\x12^\n\rLeaseArtifact\x12%.mx_artifacts.v1.LeaseArtifactRequest\x1a&.mx_artifacts.v1.LeaseArtifactResponse\x12[\n\x0cPrepareBlock\x12$.mx_artifacts.v1.PrepareBlockRequest\x1a%.mx_artifacts.v1.PrepareBlockResponse\x12O\n\x0eGetMemberIndex\x12\x19.mx_artifacts.v1.Artifact\x1a .mx_artifacts.v1.MemberIndexPage0\x01\x12K\n\x0fGetAvailability\x12\x19.mx_artifacts.v1.Artifact\x1a\x1d.mx_artifacts.v1.Availabilityb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -32,31 +32,31 @@ _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'mx_artifacts.v1.source_pb2'
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
   _globals['_ATTACHREQUEST']._serialized_start=49
-  _globals['_ATTACHREQUEST']._serialized_end=84
-  _globals['_ATTACHEVENT']._serialized_start=86
-  _globals['_ATTACHEVENT']._serialized_end=175
-  _globals['_RENEWLEASESREQUEST']._serialized_start=177
-  _globals['_RENEWLEASESREQUEST']._serialized_end=217
-  _globals['_RENEWLEASESRESPONSE']._serialized_start=219
-  _globals['_RENEWLEASESRESPONSE']._serialized_end=257
-  _globals['_ARTIFACT']._serialized_start=259
-  _globals['_ARTIFACT']._serialized_end=312
-  _globals['_LEASEARTIFACTREQUEST']._serialized_start=314
-  _globals['_LEASEARTIFACTREQUEST']._serialized_end=420
-  _globals['_RESIDENTBUNDLE']._serialized_start=422
-  _globals['_RESIDENTBUNDLE']._serialized_end=507
-  _globals['_LEASEARTIFACTRESPONSE']._serialized_start=509
-  _globals['_LEASEARTIFACTRESPONSE']._serialized_end=625
-  _globals['_PREPAREBLOCKREQUEST']._serialized_start=628
-  _globals['_PREPAREBLOCKREQUEST']._serialized_end=782
-  _globals['_PREPAREBLOCKRESPONSE']._serialized_start=785
-  _globals['_PREPAREBLOCKRESPONSE']._serialized_end=924
-  _globals['_MEMBERINDEXPAGE']._serialized_start=927
-  _globals['_MEMBERINDEXPAGE']._serialized_end=1115
-  _globals['_BUNDLERANGE']._serialized_start=1117
-  _globals['_BUNDLERANGE']._serialized_end=1182
-  _globals['_AVAILABILITY']._serialized_start=1184
-  _globals['_AVAILABILITY']._serialized_end=1262
-  _globals['_SOURCESERVICE']._serialized_start=1265
-  _globals['_SOURCESERVICE']._serialized_end=1791
+  _globals['_ATTACHREQUEST']._serialized_end=104
+  _globals['_ATTACHEVENT']._serialized_start=106
+  _globals['_ATTACHEVENT']._serialized_end=214
+  _globals['_RENEWLEASESREQUEST']._serialized_start=216
+  _globals['_RENEWLEASESREQUEST']._serialized_end=256
+  _globals['_RENEWLEASESRESPONSE']._serialized_start=258
+  _globals['_RENEWLEASESRESPONSE']._serialized_end=296
+  _globals['_ARTIFACT']._serialized_start=298
+  _globals['_ARTIFACT']._serialized_end=351
+  _globals['_LEASEARTIFACTREQUEST']._serialized_start=353
+  _globals['_LEASEARTIFACTREQUEST']._serialized_end=459
+  _globals['_RESIDENTBUNDLE']._serialized_start=461
+  _globals['_RESIDENTBUNDLE']._serialized_end=546
+  _globals['_LEASEARTIFACTRESPONSE']._serialized_start=548
+  _globals['_LEASEARTIFACTRESPONSE']._serialized_end=664
+  _globals['_PREPAREBLOCKREQUEST']._serialized_start=667
+  _globals['_PREPAREBLOCKREQUEST']._serialized_end=821
+  _globals['_PREPAREBLOCKRESPONSE']._serialized_start=824
+  _globals['_PREPAREBLOCKRESPONSE']._serialized_end=963
+  _globals['_MEMBERINDEXPAGE']._serialized_start=966
+  _globals['_MEMBERINDEXPAGE']._serialized_end=1154
+  _globals['_BUNDLERANGE']._serialized_start=1156
+  _globals['_BUNDLERANGE']._serialized_end=1221
+  _globals['_AVAILABILITY']._serialized_start=1223
+  _globals['_AVAILABILITY']._serialized_end=1301
+  _globals['_SOURCESERVICE']._serialized_start=1304
+  _globals['_SOURCESERVICE']._serialized_end=1830
 # @@protoc_insertion_point(module_scope)

@@ -7,20 +7,24 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class AttachRequest(_message.Message):
-    __slots__ = ("session_id",)
+    __slots__ = ("session_id", "transports")
     SESSION_ID_FIELD_NUMBER: _ClassVar[int]
+    TRANSPORTS_FIELD_NUMBER: _ClassVar[int]
     session_id: str
-    def __init__(self, session_id: _Optional[str] = ...) -> None: ...
+    transports: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, session_id: _Optional[str] = ..., transports: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class AttachEvent(_message.Message):
-    __slots__ = ("lease_ttl_seconds", "encodings", "max_bytes_per_second")
+    __slots__ = ("lease_ttl_seconds", "encodings", "max_bytes_per_second", "transport")
     LEASE_TTL_SECONDS_FIELD_NUMBER: _ClassVar[int]
     ENCODINGS_FIELD_NUMBER: _ClassVar[int]
     MAX_BYTES_PER_SECOND_FIELD_NUMBER: _ClassVar[int]
+    TRANSPORT_FIELD_NUMBER: _ClassVar[int]
     lease_ttl_seconds: int
     encodings: _containers.RepeatedScalarFieldContainer[str]
     max_bytes_per_second: int
-    def __init__(self, lease_ttl_seconds: _Optional[int] = ..., encodings: _Optional[_Iterable[str]] = ..., max_bytes_per_second: _Optional[int] = ...) -> None: ...
+    transport: str
+    def __init__(self, lease_ttl_seconds: _Optional[int] = ..., encodings: _Optional[_Iterable[str]] = ..., max_bytes_per_second: _Optional[int] = ..., transport: _Optional[str] = ...) -> None: ...
 
 class RenewLeasesRequest(_message.Message):
     __slots__ = ("session_id",)

@@ -1,0 +1,54 @@
+"""What a source's stream listener lets peers cost."""
+
+from __future__ import annotations
+
+import os
+import resource
+from dataclasses import dataclass
+
+_MOST_CONNECTIONS = 2048
+_SHARE_OF_DESCRIPTORS = 4
+"""One connection in so many of the process's file descriptors may be a reader's."""
+
+
+def _connection_limit() -> int:
+    """Return how many readers this process has descriptors for, beside gRPC's and its files."""
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft == resource.RLIM_INFINITY:
+        return _MOST_CONNECTIONS
+    return max(16, min(_MOST_CONNECTIONS, soft // _SHARE_OF_DESCRIPTORS))
+
+
+@dataclass(frozen=True)
+class StreamLimits:
+    """Bounds of one listener. Times in seconds.
+
+    Attributes:
+        max_connections: at once. Where all are in use, an idle one is closed for a new one; where
+            none is idle, new ones wait in the kernel's queue.
+        max_silent: connections without a valid hello at once; one more closes the oldest.
+        max_share: the part of `max_connections` that one peer address may have, by which a single
+            peer cannot keep all others out. The own machine's addresses may have all.
+        hello_seconds: for a hello to arrive, and for a request once it has begun.
+        idle_seconds: between two requests.
+        progress_seconds: in which a reader must take `min_progress_bytes`, or all that is left.
+    """
+
+    max_connections: int
+    max_silent: int = 64
+    max_share: float = 0.5
+    hello_seconds: float = 5.0
+    idle_seconds: float = 60.0
+    progress_seconds: float = 30.0
+    min_progress_bytes: int = 64 * 1024
+
+    @classmethod
+    def of_process(cls) -> StreamLimits:
+        """Return limits that fit this process's file descriptors."""
+        most = _connection_limit()
+        return cls(max_connections=most, max_silent=max(4, min(64, most // 4)))
+
+
+def is_own_process(process_id: int) -> bool:
+    """Return whether this is the process with that id, and no child that was forked from it."""
+    return os.getpid() == process_id
