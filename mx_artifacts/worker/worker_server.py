@@ -246,7 +246,7 @@ class WorkerServer:
         if self._service.draining or not self._expirer.is_alive():
             return False
         try:
-            self._transport.descriptor()
+            self._transport.descriptors()
         except TransportError as error:
             logger.warning("the data plane does not work: %s", error)
             return False

@@ -266,11 +266,25 @@ class Source:
     def _connect(self, descriptor: bytes) -> Peer:
         """Connect once for every descriptor: a source makes a new one for new memory only."""
         with self._lock:
-            if self._is_closed:
-                raise PeerLostError(f"source {self} is not read from any more")
-            if descriptor not in self._peers:
-                self._peers[descriptor] = self._transport.connect(descriptor, self.address.host)
-            return self._peers[descriptor]
+            self._check_not_closed()
+            peer = self._peers.get(descriptor)
+        if peer is not None:
+            return peer
+        connected = self._transport.connect(descriptor, self.address.host)  # which may take seconds
+        try:
+            with self._lock:
+                self._check_not_closed()
+                peer = self._peers.setdefault(descriptor, connected)
+        except BaseException:
+            connected.close()
+            raise
+        if peer is not connected:  # another thread was faster
+            connected.close()
+        return peer
+
+    def _check_not_closed(self) -> None:
+        if self._is_closed:
+            raise PeerLostError(f"source {self} is not read from any more")
 
     def prepare(self, chunk: ManifestChunk, wait: WaitPolicy) -> ChunkLease:
         """Lease `chunk`, for as long as it takes: a busy source is not a broken one."""

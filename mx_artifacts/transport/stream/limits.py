@@ -6,7 +6,8 @@ import os
 import resource
 from dataclasses import dataclass
 
-_MOST_CONNECTIONS = 2048
+_MOST_CONNECTIONS = 1024
+"""With what the kernel holds for each (`sockets.UNSENT_BYTES`), 256 MiB at most."""
 _SHARE_OF_DESCRIPTORS = 4
 """One connection in so many of the process's file descriptors may be a reader's."""
 

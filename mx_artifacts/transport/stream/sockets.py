@@ -10,6 +10,9 @@ from mx_artifacts.errors import ConfigurationError, PeerLostError
 
 BACKLOG = 1024
 """Maximum number of connections that the kernel keeps for a source that has not accepted them."""
+UNSENT_BYTES = 256 * 1024
+"""Maximum number of bytes that the kernel holds for a reader that does not take them. Without it
+each such reader costs the source 4 MiB of kernel memory, and the time to copy them there."""
 CONNECT_SECONDS = 5.0
 """Maximum time that a source's kernel may take to accept a connection."""
 
@@ -82,6 +85,8 @@ def accept(listener: socket.socket) -> tuple[socket.socket, str] | None:
         return None
     accepted.setblocking(False)
     _tune(accepted)
+    with suppress(OSError):
+        accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, UNSENT_BYTES)
     return accepted, str(address[0])
 
 

@@ -179,6 +179,9 @@ class StreamTransport:
         return read
 
     def close(self) -> None:
+        """As `Transport.close`. A child of fork leaves alone what it shares with its parent."""
+        if not is_own_process(self._process_id):
+            return  # also since another thread may have held the lock when it was forked
         with self._lock:
             if self._closed:
                 return
@@ -186,9 +189,8 @@ class StreamTransport:
             server, self._server = self._server, None
             sources, self._sources = list(self._sources.values()), {}
             reads = list(self._reads)
-        if is_own_process(self._process_id):
-            for read in reads:
-                read.abort(self._closed_error())
+        for read in reads:
+            read.abort(self._closed_error())
         for source in sources:
             source.close()
         if server is not None:
