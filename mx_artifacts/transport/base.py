@@ -100,7 +100,7 @@ class Transport(Protocol):
     def names(self, host: str = "") -> Sequence[str]:
         """Return the transports by which it can read from a peer at `host`, the preferred first.
 
-        Its own name only, unless it combines several (`combined.py`). Empty: any host; that is
+        Its own name only, unless it combines several (`transport/combined.py`). Empty: any host; that is
         also what it can be read by.
         """
         ...
