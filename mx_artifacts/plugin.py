@@ -6,7 +6,7 @@ Such a package declares entry points (docs/adr/0013), which are loaded only when
     aiter = "aiter_mx:KIND"            # a CacheKind with shares_source_type=True
 
     [project.entry-points."mx_artifacts.metadata_backends"]
-    etcd = "etcd_mx:EtcdBackend"       # takes the URL, returns a MetadataBackend
+    etcd = "etcd_mx:make_backend"      # takes the URL, returns a MetadataBackend
 
     [project.entry-points."mx_artifacts.transports"]
     shm = "shm_mx:ShmTransport"        # takes the agent's name, returns a Transport
@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from mx_artifacts.core.sources import StoredWorker as StoredWorker
     from mx_artifacts.core.sources import TensorDescriptor as TensorDescriptor
     from mx_artifacts.core.sources import WorkerRecord as WorkerRecord
+    from mx_artifacts.core.sources import supersedes as supersedes
     from mx_artifacts.filesystem.regular_file import read_regular_file as read_regular_file
     from mx_artifacts.kinds.base import NEVER_PACKED as NEVER_PACKED
     from mx_artifacts.kinds.base import CacheKind as CacheKind
@@ -84,7 +85,14 @@ if TYPE_CHECKING:
     from mx_artifacts.metadata.base import Connection as Connection
     from mx_artifacts.metadata.base import MetadataBackend as MetadataBackend
     from mx_artifacts.metadata.base import RecordStore as RecordStore
+    from mx_artifacts.metadata.listing import matching as matching
+    from mx_artifacts.metadata.listing import ordered as ordered
+    from mx_artifacts.metadata.records import attributes_from_json as attributes_from_json
+    from mx_artifacts.metadata.records import attributes_to_json as attributes_to_json
+    from mx_artifacts.metadata.records import record_from_json as record_from_json
+    from mx_artifacts.metadata.records import record_to_json as record_to_json
     from mx_artifacts.metadata.summary import SummaryRow as SummaryRow
+    from mx_artifacts.metadata.summary import summary_of as summary_of
     from mx_artifacts.node.environment import Environment as Environment
     from mx_artifacts.node.installed import CannotProbe as CannotProbe
     from mx_artifacts.node.installed import ComponentAbsent as ComponentAbsent
@@ -174,14 +182,16 @@ _EXPORTS = {
     "SourceStatus": "core.sources",
     "SourceType": "core.identity",
     "StoredWorker": "core.sources",
-    "TensorDescriptor": "core.sources",
     "SummaryRow": "metadata.summary",
+    "TensorDescriptor": "core.sources",
     "Tool": "kinds.tools",
     "Transport": "transport.base",
     "TransportProperties": "transport.base",
     "UsageMarkers": "kinds.usage_markers",
     "WorkerRecord": "core.sources",
     "architectures": "probes.variables",
+    "attributes_from_json": "metadata.records",
+    "attributes_to_json": "metadata.records",
     "below_home": "kinds.root_rules",
     "below_temporary": "kinds.root_rules",
     "below_user_cache": "kinds.root_rules",
@@ -198,19 +208,25 @@ _EXPORTS = {
     "from_variable": "kinds.root_rules",
     "home": "kinds.root_rules",
     "json_fault": "kinds.entry_checks",
+    "matching": "metadata.listing",
     "missing_fault": "kinds.entry_checks",
     "name_of": "kinds.entry_checks",
     "names_in": "kinds.entry_checks",
     "no_fault": "bundle.rules",
+    "ordered": "metadata.listing",
     "package_directory": "node.installed",
     "package_path": "probes.packages",
     "package_version": "probes.packages",
     "path_probe": "probes.packages",
     "read_json": "kinds.entry_checks",
     "read_regular_file": "filesystem.regular_file",
+    "record_from_json": "metadata.records",
+    "record_to_json": "metadata.records",
     "run_for_json": "node.installed",
     "run_program": "node.installed",
     "shown": "kinds.foreign_text",
+    "summary_of": "metadata.summary",
+    "supersedes": "core.sources",
     "temporary_directory": "kinds.root_rules",
     "user_name": "kinds.root_rules",
     "variables": "probes.variables",

@@ -122,16 +122,17 @@ def _annotations(public: object) -> Iterator[Any]:
         yield from get_type_hints(public, _names(public.__module__)).values()
     if not inspect.isclass(public) or issubclass(public, Exception):
         return
-    bases = [each for each in public.__mro__ if each.__module__.startswith("mx_artifacts")]
-    for base in bases:
-        inherited = {k: v for each in bases[::-1] for k, v in _names(each.__module__).items()}
-        hints = get_type_hints(base, inherited)
-        yield from (hint for name, hint in hints.items() if not name.startswith("_"))
+    for base in (each for each in public.__mro__ if each.__module__.startswith("mx_artifacts")):
+        # A class of its own: what is inherited is read by the names of the module it is from.
+        fields = {n: a for n, a in inspect.get_annotations(base).items() if not n.startswith("_")}
+        holder = type("Holder", (), {"__annotations__": fields})
+        yield from get_type_hints(holder, _names(base.__module__)).values()
         for name, member in vars(base).items():
             function = getattr(member, "__func__", getattr(member, "fget", member))
-            if inspect.isfunction(function) and (name == "__init__" or not name.startswith("_")):
-                known = inherited | _names(function.__module__)
-                yield from get_type_hints(function, known).values()
+            if not inspect.isfunction(function) or function.__code__.co_filename == "<string>":
+                continue  # a dataclass's, which takes the fields
+            if name == "__init__" or not name.startswith("_"):
+                yield from get_type_hints(function, _names(function.__module__)).values()
 
 
 def _ours(annotation: Any) -> Iterator[type]:

@@ -78,12 +78,12 @@ KIND = plugin.CacheKind(
 OTHERS = """
 from mx_artifacts.metadata.memory import MemoryRecords
 from mx_artifacts.metadata.memory_ballots import MemoryBallots
-from mx_artifacts import plugin
+from mx_artifacts.plugin import BackendProperties, MetadataBackend
 from mx_artifacts.transport.inproc import InprocTransport
 
 def backend(url):
-    name = plugin.BackendProperties(url, survives_restart=True, shared=True)
-    return plugin.MetadataBackend(name, MemoryRecords(), MemoryBallots())
+    facts = BackendProperties(url, survives_restart=True, shared=True)
+    return MetadataBackend(facts, MemoryRecords(), MemoryBallots())
 
 def transport(agent_name):
     return InprocTransport(agent_name)
@@ -190,8 +190,7 @@ def test_why_compares_their_files(tmp_path: Path, run: RunCli) -> None:
 
 
 def test_a_backend_of_theirs_is_found_by_the_scheme_of_its_url() -> None:
-    backend = create_backend("ETCD://host:2379")
-    assert backend.properties.name == "ETCD://host:2379"
+    assert create_backend("ETCD://host:2379").properties.name == "ETCD://host:2379"
     with pytest.raises(ConfigurationError, match=r"'bad' of the entry points .*cannot be loaded"):
         create_backend("bad:")
     with pytest.raises(ConfigurationError, match="'consul' is not known"):
