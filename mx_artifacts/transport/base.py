@@ -100,8 +100,8 @@ class Transport(Protocol):
     def names(self, host: str = "") -> Sequence[str]:
         """Return the transports by which it can read from a peer at `host`, the preferred first.
 
-        Its own name only, unless it combines several (`CombinedTransport`). An empty host means
-        any; they are then also those by which this agent can be read.
+        Its own name only, unless it combines several (`CombinedTransport`). An empty host means any
+        host; the names are then also those by which a peer can read this agent.
         """
         ...
 
