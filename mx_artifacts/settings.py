@@ -232,7 +232,8 @@ TRANSPORT = _setting(
     "data plane: auto and stream: a TCP stream, by which peers read what they lease and nothing "
     "else; nixl: NIXL where the peer has it, else the stream. Say nixl only where everybody in the "
     "network may be trusted: who reaches NIXL's ports reads and writes this process's memory. The "
-    "reference's sources and targets need nixl (docs/operations/network.md)",
+    "reference's sources and targets need nixl (docs/operations/network.md). Another name is that "
+    "of an installed package's transport (docs/adr/0013)",
 )
 CHUNK_SIZE = _setting(
     "MX_ARTIFACT_TRANSFER_CHUNK_SIZE",

@@ -11,11 +11,12 @@ from pathlib import Path
 
 from mx_artifacts.client.central import CentralClient
 from mx_artifacts.doctor.base import Check, fail, ok, warn
-from mx_artifacts.errors import ExitCode, MxArtifactsError
+from mx_artifacts.errors import ConfigurationError, ExitCode, MxArtifactsError
 from mx_artifacts.metadata.base import MetadataBackend
 from mx_artifacts.metadata.registry import create_backend
 from mx_artifacts.node.environment import Environment
 from mx_artifacts.settings import NIXL, TRANSPORTS
+from mx_artifacts.transport.registry import third_party_transport
 
 # In a process of its own: a hang in UCX ends with it, and its log is ours to read. It leaves
 # without NIXL's destructors, which may hang too.
@@ -44,8 +45,11 @@ def check_transport(policy: str, stream_port: int) -> Check:
     """Say what the data plane is, and what it lets others do."""
     name = "transport"
     if policy not in TRANSPORTS:
-        what = f"MX_TRANSPORT is {policy!r}, but should be one of {', '.join(TRANSPORTS)}"
-        return fail(name, what, "correct MX_TRANSPORT, or leave it unset", ExitCode.USAGE)
+        try:
+            third_party_transport(policy)
+        except ConfigurationError as error:
+            return fail(name, str(error), error.hint(), error.exit_code)
+        return ok(name, f"{policy}, of an installed package (MX_TRANSPORT={policy})")
     port = f"port {stream_port} (+ device index)" if stream_port else "any free port"
     if policy != NIXL:
         what = (

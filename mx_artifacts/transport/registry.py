@@ -75,18 +75,16 @@ def open_transport() -> Transport:
 
     "auto" and "stream": a peer can read what it was granted, and nothing else. "nixl": the caller
     states that everybody in the network may be trusted; the stream is there too, for peers that
-    have no NIXL.
+    have no NIXL. Any other name is that of an installed package's transport, which is then the
+    only one.
 
     Raises:
-        ConfigurationError: MX_TRANSPORT has another value.
+        ConfigurationError: MX_TRANSPORT names no transport.
         TransportUnavailableError: NIXL is wanted, and not installed or does not start.
     """
     policy = settings.TRANSPORT.read()
     if policy not in settings.TRANSPORTS:
-        raise ConfigurationError(
-            f"MX_TRANSPORT is {policy!r}, but should be one of {', '.join(settings.TRANSPORTS)}",
-            hint="correct MX_TRANSPORT, or leave it unset",
-        )
+        return third_party_transport(policy)(_agent_name())
     return _nixl_and_stream() if policy == settings.NIXL else _only_stream()
 
 
@@ -94,13 +92,30 @@ def open_target_transport() -> Transport:
     """As `open_transport`, for a process that only reads: where NIXL lacks, the stream will do.
 
     Raises:
-        ConfigurationError: MX_TRANSPORT has another value.
+        ConfigurationError: MX_TRANSPORT names no transport.
     """
     try:
         return open_transport()
     except TransportUnavailableError as error:
         logger.warning("%s; reading by the stream transport", error)
         return _only_stream()
+
+
+def third_party_transport(policy: str) -> Callable[[str], Transport]:
+    """Return what makes the transport that MX_TRANSPORT names, where it is an installed package's.
+
+    Raises:
+        ConfigurationError: no package has one of this name, or it cannot be loaded.
+    """
+    # "inproc" is for tests within a process, and so not among them.
+    make: Callable[[str], Transport] | None = load_entry_point(ENTRY_POINTS, policy)
+    if make is None:
+        raise ConfigurationError(
+            f"MX_TRANSPORT is {policy!r}, but should be one of {', '.join(settings.TRANSPORTS)}, "
+            "or the transport of an installed package",
+            hint="correct MX_TRANSPORT, or leave it unset",
+        )
+    return make
 
 
 def _only_stream() -> Transport:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from mx_artifacts.core.identity import compute_mx_source_id
-from mx_artifacts.doctor import tools
+from mx_artifacts.doctor import network, tools
 from mx_artifacts.doctor.base import Level
 from mx_artifacts.errors import ConfigurationError
 from mx_artifacts.identity.identify import probe_identity
@@ -18,7 +19,7 @@ from mx_artifacts.install.base import ArtifactOrigin, RootInstall
 from mx_artifacts.install.usage import UsageVerdict, usage_of
 from mx_artifacts.kinds.registry import all_kinds, get_kind
 from mx_artifacts.metadata.registry import create_backend
-from mx_artifacts.transport.registry import create_transport
+from mx_artifacts.transport.registry import create_transport, open_transport
 from tests.support.cli import RunCli, runner
 from tests.support.install_cases import fill, install_roots, make_bundle
 from tests.support.third_party import installed_package
@@ -195,6 +196,18 @@ def test_a_backend_of_theirs_is_found_by_the_scheme_of_its_url() -> None:
         create_backend("bad:")
     with pytest.raises(ConfigurationError, match="'consul' is not known"):
         create_backend("consul://x")
+
+
+def test_mx_transport_may_name_a_transport_of_theirs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MX_TRANSPORT", "shm")
+    with closing(open_transport()) as transport:
+        assert transport.names() == ("inproc",)
+    assert network.check_transport("shm", 0).level is Level.OK
+    for name, says in (("bad", "cannot be loaded"), ("inproc", "should be one of auto, nixl")):
+        monkeypatch.setenv("MX_TRANSPORT", name)
+        with pytest.raises(ConfigurationError, match=says):
+            open_transport()
+        assert network.check_transport(name, 0).level is Level.FAIL
 
 
 def test_a_transport_of_theirs_is_found_by_its_name() -> None:

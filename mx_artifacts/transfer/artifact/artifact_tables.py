@@ -139,7 +139,7 @@ class _Attempt:
             )
             opening.start()
             maps = read_maps(client, call, manifest)
-            opening.join()
+            opening.join(self._deadline.remaining())  # to connect may take longer
             self.tables = ArtifactTables(self._source, manifest, maps)
         except MxArtifactsError as error:
             self.error = error

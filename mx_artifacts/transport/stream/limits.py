@@ -27,7 +27,8 @@ class StreamLimits:
     Attributes:
         max_connections: at once. Where all are in use, an idle one is closed for a new one; where
             none is idle, new ones wait in the kernel's queue.
-        max_silent: connections without a valid hello at once; one more closes the oldest.
+        max_silent: connections without a valid hello at once; one more closes the oldest. Honest
+            targets need a moment for it too, of which hundreds may come at once.
         max_share: the part of `max_connections` that one peer address may have, by which a single
             peer cannot keep all others out. The own machine's addresses may have all.
         hello_seconds: for a hello to arrive, and for a request once it has begun.
@@ -36,9 +37,9 @@ class StreamLimits:
     """
 
     max_connections: int
-    max_silent: int = 64
+    max_silent: int
     max_share: float = 0.5
-    hello_seconds: float = 5.0
+    hello_seconds: float = 10.0
     idle_seconds: float = 60.0
     progress_seconds: float = 30.0
     min_progress_bytes: int = 64 * 1024
@@ -47,7 +48,7 @@ class StreamLimits:
     def of_process(cls) -> StreamLimits:
         """Return limits that fit this process's file descriptors."""
         most = _connection_limit()
-        return cls(max_connections=most, max_silent=max(4, min(64, most // 4)))
+        return cls(max_connections=most, max_silent=most // 2)
 
 
 def is_own_process(process_id: int) -> bool:

@@ -34,6 +34,8 @@ from mx_artifacts.transport.stream.frames import (
 
 PROGRESS_SECONDS = 30.0
 """A source that sends nothing for so long is lost; it may have been stopped for a while."""
+MAX_RETRIES = 5
+"""Maximum number of connections in a row that a source may close before it has answered."""
 SLICE_SECONDS = 0.25
 """Maximum time in one system call: a read that is aborted while it connects ends within it."""
 POLLED_BYTES = 4 << 20
@@ -52,7 +54,6 @@ class Connection:
         self.socket = connecting
         self.descriptor = descriptor
         self.is_connected = False
-        self.was_used = False
         self._greeting = b""
 
     @property
@@ -125,6 +126,7 @@ class StreamRead:
         self._connection: Connection | None = None
         self._unsent = b""
         self._answered = False
+        self._retries = 0
         self._views: deque[memoryview] = deque()
         self._ended = False
         self._aborted = False
@@ -283,7 +285,7 @@ class StreamRead:
 
     def _finish_request(self, connection: Connection) -> None:
         self._requests.popleft()
-        connection.was_used = True
+        self._retries = 0
         if self._requests:
             self._begin()
             return
@@ -293,9 +295,12 @@ class StreamRead:
 
     def _lost(self, why: str) -> None:
         connection = self._connection
-        may_be_idle = connection is not None and connection.was_used and not self._answered
-        if may_be_idle and not self._aborted:
-            # It was idle, and the source closed it meanwhile: nothing of this answer had come.
+        has_connected = connection is not None and connection.is_connected
+        may_retry = has_connected and not self._answered and self._retries < MAX_RETRIES
+        if may_retry and not self._aborted:
+            # A source with many readers closes connections that are idle, or new; nothing of this
+            # answer had come. One that has ended refuses the next connection.
+            self._retries += 1
             self._drop()
             self._guarded(lambda: self._begin(fresh=True))
             return

@@ -13,8 +13,10 @@ BACKLOG = 1024
 UNSENT_BYTES = 256 * 1024
 """Maximum number of bytes that the kernel holds for a reader that does not take them. Without it
 each such reader costs the source 4 MiB of kernel memory, and the time to copy them there."""
-CONNECT_SECONDS = 5.0
-"""Maximum time that a source's kernel may take to accept a connection."""
+CONNECT_SECONDS = 10.0
+"""Maximum time that a source may take to accept a connection and to greet."""
+RECONNECT_SECONDS = 0.05
+"""Pause before a connection is tried again that a source closed, since it has many."""
 
 _PENDING = (0, errno.EINPROGRESS, errno.EWOULDBLOCK)
 

@@ -243,7 +243,7 @@ class RemoteAgent:
         why = "it has no address"
         for address in sockets.resolve(self.host, self.port):
             try:
-                connection = self._connect(address, deadline)
+                connection = self._connect_patiently(address, deadline)
             except FrameError as error:
                 raise stranger(self.where, str(error)) from None
             except OSError as error:
@@ -253,6 +253,18 @@ class RemoteAgent:
             self.give_back(connection)
             return
         raise PeerLostError(f"{self.where} cannot be reached: {why}", hint=FIREWALL_HINT)
+
+    def _connect_patiently(
+        self, address: tuple[int, tuple[object, ...]], deadline: float
+    ) -> Connection:
+        """Connect, and again where a source with many readers closed the connection."""
+        while True:
+            try:
+                return self._connect(address, deadline)
+            except (ConnectionResetError, BrokenPipeError):
+                if SYSTEM_CLOCK.monotonic() >= deadline:
+                    raise
+                SYSTEM_CLOCK.sleep(sockets.RECONNECT_SECONDS)
 
     def _connect(self, address: tuple[int, tuple[object, ...]], deadline: float) -> Connection:
         connection = self._begin_connect(address)
@@ -277,8 +289,6 @@ class RemoteAgent:
                     break
                 connection = self._idle.pop()
             if not _is_readable(connection):
-                # The source may close an idle connection, and a read then asks once more.
-                connection.was_used = True
                 return connection
             connection.close()
         try:
