@@ -69,7 +69,7 @@ KIND = plugin.CacheKind(
         plugin.NINJA,
     ),
     key_factors=plugin.KeyFactors(
-        file_name="key.json", finding="AITER has another key: start it as on the source",
+        file_name="key.json", max_bytes=1 << 20, finding="AITER has another key: start it as on the source",
         differences=differences, compare_files=compare_files,
         advice_for=lambda name: f"set {name} alike",
     ),
