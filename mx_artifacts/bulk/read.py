@@ -42,7 +42,7 @@ def read_files(
     """Fill parts of `space` with the first bytes of files; return each part's CRC32C.
 
     The files lie below a directory, given by its descriptor; no symbolic link is one, or on the
-    way. Their status tells whether they are plain files, before and after: here nothing that
+    way. Their status tells whether they are regular files, before and after: here nothing that
     stands in their place can wait, or has no end. What lies behind `lengths` is not looked at.
 
     Raises:

@@ -84,7 +84,7 @@ def all_are_files(
     *,
     alone: bool = False,
 ) -> bool:
-    """Tell whether at all of `paths` stand plain files of these sizes and modification times.
+    """Tell whether at all of `paths` stand regular files of these sizes and modification times.
 
     `directory` and `paths` are as those of `stamp_columns`.
 

@@ -1,7 +1,7 @@
 """A directory that is held open, and what is done below it: nothing there can lead out of it.
 
 Whoever owns a directory can put links and other files in the way of a process that works in it, at
-any moment. So names are looked up from a descriptor, no symbolic link is followed, only plain files
+any moment. So names are looked up from a descriptor, no symbolic link is followed, only regular files
 are read, and what is given away was made where nobody else can reach (docs/adr/0027).
 """
 
@@ -153,11 +153,11 @@ class Directory:
     # --- small files ----------------------------------------------------------------------------
 
     def read(self, path: str, max_bytes: int) -> bytes:
-        """Return what the plain file at `path` holds, of at most `max_bytes`.
+        """Return what the regular file at `path` holds, of at most `max_bytes`.
 
         Raises:
             OSError: it cannot be read, or is a link; what is no file at all has no content either.
-            ValueError: it is no plain file, or longer.
+            ValueError: it is no regular file, or longer.
         """
         descriptor = self.open(path, _READ_FLAGS)
         try:

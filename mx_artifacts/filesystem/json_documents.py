@@ -16,9 +16,13 @@ def read_document(directory: Directory, name: str, max_bytes: int) -> Mapping[st
 
     Raises:
         OSError: it cannot be read.
-        ValueError: it is no plain file, too long, or holds no JSON object.
+        ValueError: it is no regular file, too long, or holds no JSON object.
     """
-    return parse_object(directory.read(name, max_bytes), name)
+    try:
+        content = directory.read(name, max_bytes)
+    except ValueError as error:
+        raise ValueError(f"{name}: {error}") from None
+    return parse_object(content, name)
 
 
 def field_of(document: Mapping[str, Any], name: str, kind: type[T]) -> T:

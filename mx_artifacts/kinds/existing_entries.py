@@ -65,5 +65,5 @@ def fetched_differs(entry_path: str, root: Path, fetched: Path | None) -> bool:
         theirs = read_regular_file(fetched / entry_path, MAX_READ_BYTES)
         with open_directory(root) as directory:
             return directory.read(entry_path, MAX_READ_BYTES) != theirs
-    except (OSError, ValueError):  # no plain file, or a longer one
+    except (OSError, ValueError):  # no regular file, or a longer one
         return True

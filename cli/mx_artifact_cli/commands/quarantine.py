@@ -65,7 +65,7 @@ def command(
         from mx_artifacts.install.uninstall import uninstall_artifact
 
         receipts = [] if keep else list(_receipts(output, artifact_id, stated_roots))
-        roots = stated_or_located([ALL], stated_roots)
+        roots = stated_or_located([ALL], stated_roots, None)
         reports = [
             uninstall_artifact(path, roots=roots, lock_timeout_seconds=lock_timeout)
             for path in receipts

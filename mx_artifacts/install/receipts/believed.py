@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 from collections.abc import Collection
 from contextlib import suppress
+from itertools import product
 from pathlib import Path
 
+from mx_artifacts.core.identity import BackendFramework
 from mx_artifacts.errors import ConfigurationError, UnsafePathError
 from mx_artifacts.filesystem.resolved_path import is_open_to_others
 from mx_artifacts.install.receipts.receipt import Receipt, RootReceipt
@@ -14,6 +16,7 @@ from mx_artifacts.install.receipts.voucher import is_vouched_for
 from mx_artifacts.install.workspace.opening import receipt_directories
 from mx_artifacts.kinds.registry import get_kind
 from mx_artifacts.node.environment import environment
+from mx_artifacts.probes.engines import ENGINE_NAMES
 
 
 def check_roots(receipt_path: Path, receipt: Receipt, stated: Collection[Path] = ()) -> None:
@@ -41,10 +44,15 @@ def check_roots(receipt_path: Path, receipt: Receipt, stated: Collection[Path] =
 
 
 def _is_kinds(receipt: Receipt, root: RootReceipt) -> bool:
-    with suppress(ConfigurationError):  # of a plug-in that is not here any more, or no path
-        rules = get_kind(receipt.artifact.kind).roots
-        rule = next((rule for rule in rules if rule.name == root.name), None)
-        return rule is not None and os.path.realpath(rule.locate(environment())[0]) == root.root
+    """Return whether any engine looks there: a receipt does not say for which it was installed."""
+    try:
+        rules = [rule for rule in get_kind(receipt.artifact.kind).roots if rule.name == root.name]
+    except ConfigurationError:  # of a plug-in that is not here any more
+        return False
+    for rule, engine in product(rules, (BackendFramework.UNKNOWN, *ENGINE_NAMES)):
+        with suppress(ConfigurationError):  # this engine looks nowhere
+            if os.path.realpath(rule.locate(environment(), engine)[0]) == root.root:
+                return True
     return False
 
 

@@ -131,7 +131,7 @@ class Staging:
         """Take verified bytes of the bundle; `data` may be used again when this returns.
 
         Raises:
-            UnsafePathError, BundleError: what came is no bundle of plain files.
+            UnsafePathError, BundleError: what came is no bundle of regular files.
             NoSpaceError, InstallError: it cannot be written.
             WorkStopped: another part failed, or `stop` was called.
         """
@@ -330,7 +330,7 @@ class Staging:
                         if path not in self._directories:
                             self._apply_access(f"{TREE}/{path}")
                     elif not stat.S_ISREG(found.st_mode):
-                        raise InstallVerificationError(f"staged {path!r} is no plain file")
+                        raise InstallVerificationError(f"staged {path!r} is no regular file")
                     elif (
                         path in self._files
                         and self._writer.changed_at_ns[path] == found.st_ctime_ns
@@ -365,7 +365,7 @@ class Staging:
         place = f"{self.directory}/{path}"
         found = os.lstat(place)
         if not stat.S_ISREG(found.st_mode):
-            raise InstallVerificationError(f"staged {path!r} is no plain file")
+            raise InstallVerificationError(f"staged {path!r} is no regular file")
         self._apply_access(f"{TREE}/{path}")
         came = self._files.get(path)
         arrived = None if came is None else (came.size, came.checksum)
