@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import shutil
 import tempfile
 import threading
 import time
@@ -28,7 +29,6 @@ from mx_artifacts.bundle.headers import encode_member, padding_bytes
 from mx_artifacts.bundle.index import map_bundle
 from mx_artifacts.core.digest import crc32c, crc32c_hex
 from mx_artifacts.core.member_index import MemberIndex
-from mx_artifacts.filesystem.files import remove_tree
 
 FILES_IN_DIRECTORY = 8
 
@@ -162,8 +162,8 @@ def measure(files: ManyFiles, rounds: int) -> dict[str, dict[str, float]]:
                 timed("read and checksum it", way, lambda one=one: files.read(one))
                 timed("make its header", way, files.headers)
                 timed("check and map it in an index", way, lambda: files.map(*bundle))
-            remove_tree(one)
-            remove_tree(two)
+            shutil.rmtree(one)
+            shutil.rmtree(two)
     return least
 
 

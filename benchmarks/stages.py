@@ -44,7 +44,7 @@ from mx_artifacts.runtime.gc_pause import gc_paused
 from mx_artifacts.wire.extension import index_from_wire, index_to_wire
 
 PARTS = (
-    (pack, "scan_tree", "scan"),
+    (pack, "scan_directory", "scan"),
     (pack, "lay_out", "layout"),
     (pack._Packer, "read_all", "read"),
     (pack._Packer, "finish", "finish"),

@@ -33,7 +33,7 @@ from mx_artifacts.core.identity import SourceIdentity
 from mx_artifacts.errors import InstallError, MxArtifactsError, TransferFailedError
 from mx_artifacts.identity.identify import check_stated_roots
 from mx_artifacts.install.base import ALONE, Agreement, InstallReport
-from mx_artifacts.install.workspace.workspace import check_target
+from mx_artifacts.install.workspace.opening import check_target
 from mx_artifacts.kinds.base import CacheKind
 from mx_artifacts.observability.catalogue import DiscoveryWaiting, SeedFailed
 from mx_artifacts.observability.events import EventSink, ignore_events

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -71,6 +72,19 @@ def chosen_receipts(
             raise _nothing_installed(selected)
     if not found and not may_be_none:
         raise ConfigurationError("nothing was installed into any kind's root")
+    return found
+
+
+def stated_or_located(
+    kind_names: Sequence[str], stated_roots: Sequence[tuple[str, Path]], framework: str | None
+) -> list[Path]:
+    """Return all roots of the kinds that --kind names: those of which receipts are believed."""
+    if not kind_names:
+        return []
+    found: list[Path] = []
+    for selected in select_kinds(kind_names, stated_roots, framework=framework):
+        with suppress(ConfigurationError):  # which `chosen_receipts` tells
+            found += selected.roots(environment()).values()
     return found
 
 

@@ -8,13 +8,13 @@ bundle root do not share process ids.
 
 from __future__ import annotations
 
-import os
 import re
 from contextlib import suppress
 from pathlib import Path
 
-from mx_artifacts.errors import InstallLockedError, UnusablePlaceError
-from mx_artifacts.filesystem.lock import locked
+from mx_artifacts.errors import InstallLockedError, UnsafePathError, UnusablePlaceError
+from mx_artifacts.filesystem.lock import LockFile, locked
+from mx_artifacts.filesystem.resolved_path import open_directory, trusted_users
 from mx_artifacts.filesystem.writable import check_place
 from mx_artifacts.runtime.clock import SYSTEM_CLOCK
 
@@ -29,14 +29,17 @@ def check_bundle_root(bundle_root: Path) -> None:
         UnusablePlaceError: says why.
     """
     check_place(bundle_root, "the bundle root", _HINT)
-    with suppress(FileNotFoundError):
-        owner = bundle_root.stat().st_uid
-        if owner not in (0, os.geteuid()):
-            raise UnusablePlaceError(
-                f"the bundle root {bundle_root} belongs to user {owner}, who could replace what "
-                "is in it",
-                hint=_HINT,
-            )
+    try:
+        with suppress(FileNotFoundError), open_directory(bundle_root) as directory:
+            owner = directory.status().st_uid
+            if owner not in trusted_users():
+                raise UnusablePlaceError(
+                    f"the bundle root {bundle_root} belongs to user {owner}, who could replace "
+                    "what is in it",
+                    hint=_HINT,
+                )
+    except UnsafePathError as error:
+        raise UnusablePlaceError(f"the bundle root cannot be used: {error}", hint=_HINT) from error
 
 
 def make_bundle_root(path: Path) -> None:
@@ -57,7 +60,9 @@ def sweep(bundle_root: Path) -> None:
     What cannot be removed (another user's) stays, and so does all in a bundle root that this user
     may not list.
     """
-    with suppress(PermissionError):
-        for path in [p for p in bundle_root.iterdir() if _TURN.fullmatch(p.name)]:
-            with suppress(OSError, InstallLockedError), locked([path], 0.0, SYSTEM_CLOCK):
-                path.unlink()
+    errors = (OSError, InstallLockedError, UnsafePathError)
+    with suppress(PermissionError), open_directory(bundle_root) as directory:
+        for name in filter(_TURN.fullmatch, directory.names()):
+            lock = LockFile(directory, name)
+            with suppress(*errors), locked([lock], 0.0, SYSTEM_CLOCK):
+                directory.remove(name)

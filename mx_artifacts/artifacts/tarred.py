@@ -60,7 +60,7 @@ from mx_artifacts.install.base import (
 )
 from mx_artifacts.install.installer import install_artifact
 from mx_artifacts.install.state.already_installed import find_installed
-from mx_artifacts.install.workspace.workspace import check_target
+from mx_artifacts.install.workspace.opening import check_target
 from mx_artifacts.kinds.base import CacheKind
 from mx_artifacts.kinds.existing_entries import standing_judge
 from mx_artifacts.kinds.registry import kind_of

@@ -19,12 +19,14 @@
 #include <stdint.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
-#define VERSION 5 /* of these functions' arguments; library.py has the same */
+#define VERSION 6 /* of these functions' arguments; library.py has the same */
 #define SHORT 0    /* a file has fewer bytes than were asked for */
 #define OUTSIDE -1 /* the part of the buffer that is stated does not lie in it */
+#define LINKED (1 << 20) /* in the column of modes: a file that has other names, too */
 
 /* --- CRC32C, with the processor's instruction ------------------------------------------------- */
 
@@ -138,26 +140,180 @@ static int is_within(int64_t offset, int64_t length, int64_t bytes)
     return offset >= 0 && length >= 0 && length <= bytes && offset <= bytes - length;
 }
 
-static int open_at(int root, const char *name, int flags, mode_t mode)
+/* --- below a directory ------------------------------------------------------------------------
+ *
+ * As beneath.py has it: no symbolic link is followed, at the end of a path or on the way, and no
+ * path goes up. Every function here that takes a `root` opens the files of a list so. */
+
+#define DIRECTORY (O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC)
+#define MAX_NAME_BYTES 255
+
+#if !defined(SYS_openat2) && (defined(__x86_64__) || defined(__aarch64__))
+#define SYS_openat2 437
+#endif
+
+struct how { /* linux/openat2.h, which older systems lack */
+    uint64_t flags, mode, resolve;
+};
+
+static int open_at(int directory, const char *name, int flags, mode_t mode)
 {
     int file;
     do
-        file = openat(root, name, flags | O_NOFOLLOW | O_CLOEXEC, mode);
+        file = openat(directory, name, flags | O_NOFOLLOW | O_CLOEXEC, mode);
     while (file < 0 && errno == EINTR);
     return file;
 }
 
-/* Put the status of a name below the directory `root`, links not followed, into six columns of
- * `stride` numbers: device, inode, mode, size, mtime, ctime [ns]. What cannot be looked at has
- * zeros. Return whether a column is too narrow for its number. */
-static int put_status(int root, const char *name, int64_t *found, int64_t stride)
+/* Open one part of a path, which is no "..", as a directory. A link is ELOOP, as openat2 has it. */
+static int open_part(int directory, const char *part)
 {
     struct stat is;
-    if (fstatat(root, name, &is, AT_SYMLINK_NOFOLLOW))
+    if (!strcmp(part, "..")) {
+        errno = EXDEV;
+        return -1;
+    }
+    int found = open_at(directory, part, DIRECTORY, 0);
+    if (found < 0 && errno == ENOTDIR && !fstatat(directory, part, &is, AT_SYMLINK_NOFOLLOW))
+        errno = S_ISLNK(is.st_mode) ? ELOOP : ENOTDIR;
+    return found;
+}
+
+/* Open the directory whose path has `length` bytes, part by part. */
+static int walk(int root, const char *path, size_t length)
+{
+    char part[MAX_NAME_BYTES + 1];
+    int directory = -1;
+    for (const char *end = path + length; path <= end;) {
+        const char *slash = memchr(path, '/', (size_t)(end - path));
+        size_t bytes = (size_t)((slash ? slash : end) - path);
+        int inner = -1;
+        if (bytes <= MAX_NAME_BYTES) {
+            memcpy(part, path, bytes);
+            part[bytes] = 0;
+            inner = open_part(directory < 0 ? root : directory, part);
+        } else
+            errno = ENAMETOOLONG;
+        int error = errno;
+        if (directory >= 0)
+            close(directory);
+        errno = error;
+        if (inner < 0)
+            return -1;
+        directory = inner;
+        path += bytes + 1;
+    }
+    return directory;
+}
+
+/* Open a path by openat2, or return -1 with ENOSYS where that cannot be had. The kernel says so, or a
+ * container's rules do, by EPERM; what else that can mean, the other way finds out again. */
+static int open_resolved(int root, const char *path, int flags, mode_t mode)
+{
+#ifdef SYS_openat2
+    /* RESOLVE_NO_MAGICLINKS, _NO_SYMLINKS, _BENEATH; with O_NOFOLLOW, O_PATH would open a link */
+    struct how how = {(uint64_t)(flags | O_CLOEXEC), mode, 0x02 | 0x04 | 0x08};
+    long found;
+    do
+        found = syscall(SYS_openat2, root, path, &how, sizeof how);
+    while (found < 0 && errno == EINTR);
+    if (found < 0 && errno == EPERM)
+        errno = ENOSYS;
+    return (int)found;
+#else
+    (void)root, (void)path, (void)flags, (void)mode;
+    errno = ENOSYS;
+    return -1;
+#endif
+}
+
+static int open_directory(int root, const char *path, size_t length)
+{
+    char copy[4096];
+    if (memchr(path, '/', length) && length < sizeof copy) {
+        memcpy(copy, path, length);
+        copy[length] = 0;
+        int found = open_resolved(root, copy, O_PATH | O_DIRECTORY, 0);
+        if (found >= 0 || errno != ENOSYS)
+            return found;
+    }
+    return walk(root, path, length);
+}
+
+/* The directory in which the last file of a list was, which nearly always is the next one's. */
+struct above {
+    int root, directory;
+    const char *path;
+    size_t length;
+};
+
+#define BELOW(root) {(root), -1, NULL, 0}
+
+static void leave(struct above *above)
+{
+    int error = errno;
+    if (above->directory >= 0)
+        close(above->directory);
+    above->directory = -1;
+    errno = error;
+}
+
+/* Return the directory that holds `path`, and set `name` to its last part; -1 where there is none.
+ * `path` must outlive `above`, which is to be left at the end. */
+static int enter(struct above *above, const char *path, const char **name)
+{
+    const char *slash = strrchr(path, '/');
+    *name = slash ? slash + 1 : path;
+    if (!strcmp(*name, "..")) {
+        errno = EXDEV;
+        return -1;
+    }
+    if (!slash)
+        return above->root;
+    size_t length = (size_t)(slash - path);
+    if (above->directory < 0 || length != above->length || memcmp(path, above->path, length)) {
+        leave(above);
+        above->directory = open_directory(above->root, path, length);
+        above->path = path;
+        above->length = length;
+    }
+    return above->directory;
+}
+
+static int open_below(int root, const char *path, int flags, mode_t mode)
+{
+    const char *name;
+    struct above above = BELOW(root);
+    if (strchr(path, '/')) {
+        int found = open_resolved(root, path, flags, mode);
+        if (found >= 0 || errno != ENOSYS)
+            return found;
+    }
+    int directory = enter(&above, path, &name);
+    int found = directory < 0 ? -1 : open_at(directory, name, flags, mode);
+    leave(&above);
+    return found;
+}
+
+static int status_below(struct above *above, const char *path, struct stat *is)
+{
+    const char *name;
+    int directory = enter(above, path, &name);
+    return directory < 0 ? -1 : fstatat(directory, name, is, AT_SYMLINK_NOFOLLOW);
+}
+
+/* --- status ----------------------------------------------------------------------------------- */
+
+/* Put the status of a path into six columns of `stride` numbers: device, inode, mode, size, mtime,
+ * ctime [ns]. What cannot be looked at has zeros. Return whether a column is too narrow. */
+static int put_status(struct above *above, const char *path, int64_t *found, int64_t stride)
+{
+    struct stat is;
+    if (status_below(above, path, &is))
         memset(&is, 0, sizeof is);
     found[0] = (int64_t)is.st_dev;
     found[stride] = (int64_t)is.st_ino;
-    found[2 * stride] = is.st_mode;
+    found[2 * stride] = is.st_mode | (S_ISREG(is.st_mode) && is.st_nlink > 1 ? LINKED : 0);
     found[3 * stride] = is.st_size;
     return found[stride] < 0 || out_of_range(is.st_mtim, &found[4 * stride]) ||
            out_of_range(is.st_ctim, &found[5 * stride]);
@@ -167,13 +323,16 @@ static int put_status(int root, const char *name, int64_t *found, int64_t stride
  * a column is too narrow. */
 long bulk_status(int root, long count, const char *names, int64_t *found)
 {
-    for (long i = 0; i < count; i++, names += strlen(names) + 1)
-        if (put_status(root, names, found + i, count))
-            return i;
-    return count;
+    struct above above = BELOW(root);
+    long i = 0;
+    for (; i < count; i++, names += strlen(names) + 1)
+        if (put_status(&above, names, found + i, count))
+            break;
+    leave(&above);
+    return i;
 }
 
-/* Tell what is in the directories `paths` below `root`, one's names after the other's: in `names`,
+/* Tell what is in the directories `paths` below `root`, which is itself ".", one's names after the other's: in `names`,
  * of `bytes`, and their status in `found`, columns of `rows`. `counts` says how many each has, or,
  * negative, by which errno it cannot be told. Ends at one that has more than there is room for. */
 long bulk_list(int root, long count, const char *paths, char *names, int64_t bytes, int64_t *found,
@@ -181,8 +340,9 @@ long bulk_list(int root, long count, const char *paths, char *names, int64_t byt
 {
     int64_t row = 0;
     for (long i = 0; i < count; i++, paths += strlen(paths) + 1) {
-        int directory = openat(root, paths, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+        int directory = open_below(root, paths, O_RDONLY | O_DIRECTORY, 0);
         DIR *listing = directory < 0 ? NULL : fdopendir(directory);
+        struct above here = BELOW(directory);
         int64_t first = row, used = 0;
         int error = listing ? 0 : errno;
         if (directory >= 0 && !listing)
@@ -203,7 +363,7 @@ long bulk_list(int root, long count, const char *paths, char *names, int64_t byt
             }
             memcpy(names + used, name, (size_t)length);
             used += length;
-            if (put_status(directory, name, found + row++, rows))
+            if (put_status(&here, name, found + row++, rows))
                 error = EOVERFLOW;
         }
         if (listing)
@@ -222,15 +382,20 @@ long bulk_list(int root, long count, const char *paths, char *names, int64_t byt
 /* Go over plain files below the directory `root` that have these sizes and mtimes [ns]. */
 long bulk_same(int root, long count, const char *names, const int64_t *sizes, const int64_t *mtimes)
 {
-    for (long i = 0; i < count; i++, names += strlen(names) + 1) {
+    struct above above = BELOW(root);
+    long i = 0;
+    for (; i < count; i++, names += strlen(names) + 1) {
         struct stat is;
         int64_t mtime;
-        if (fstatat(root, names, &is, AT_SYMLINK_NOFOLLOW) || !S_ISREG(is.st_mode) ||
-            is.st_size != sizes[i] || out_of_range(is.st_mtim, &mtime) || mtime != mtimes[i])
-            return i;
+        if (status_below(&above, names, &is) || !S_ISREG(is.st_mode) || is.st_size != sizes[i] ||
+            out_of_range(is.st_mtim, &mtime) || mtime != mtimes[i])
+            break;
     }
-    return count;
+    leave(&above);
+    return i;
 }
+
+/* --- content ---------------------------------------------------------------------------------- */
 
 static int write_all(int file, const uint8_t *data, int64_t length)
 {
@@ -270,14 +435,15 @@ long bulk_create(int root, long count, const char *names, const uint8_t *data, i
                  const int64_t *offsets, const int64_t *lengths, const int64_t *modes,
                  const int64_t *mtimes, int umask, const int64_t *owner, int64_t *found, int *error)
 {
-    for (long i = 0; i < count; i++, names += strlen(names) + 1, found += 2) {
+    long i = 0;
+    for (; i < count; i++, names += strlen(names) + 1, found += 2) {
         struct stat is;
         mode_t mode = (mode_t)modes[i];
         if (!is_within(offsets[i], lengths[i], bytes)) {
             *error = OUTSIDE;
-            return i;
+            break;
         }
-        int file = open_at(root, names, O_WRONLY | O_CREAT | O_EXCL, mode);
+        int file = open_below(root, names, O_WRONLY | O_CREAT | O_EXCL, mode);
         int bad = file < 0 || write_all(file, data + offsets[i], lengths[i]) ||
                   (owner && fchown(file, (uid_t)owner[0], (gid_t)owner[1])) ||
                   (mode & (mode_t)umask && fchmod(file, mode)) ||
@@ -292,13 +458,13 @@ long bulk_create(int root, long count, const char *names, const uint8_t *data, i
             bad = 1;
         }
         if (bad)
-            return i;
+            break;
     }
-    return count;
+    return i;
 }
 
-/* Replace the content of files below the directory `root`, in place, by the `bytes` of `data` at
- * `offsets`, of `lengths`. Modes and times stay. A link is no file. */
+/* Replace the content of plain files below the directory `root`, in place, by the `bytes` of `data`
+ * at `offsets`, of `lengths`. Modes and times stay. */
 long bulk_overwrite(int root, long count, const char *names, const uint8_t *data, int64_t bytes,
                     const int64_t *offsets, const int64_t *lengths, int *error)
 {
@@ -308,10 +474,15 @@ long bulk_overwrite(int root, long count, const char *names, const uint8_t *data
             *error = OUTSIDE;
             return i;
         }
-        int file = open_at(root, names, O_WRONLY | O_NONBLOCK, 0);
-        int bad = file < 0 || fstat(file, &is) || write_all(file, data + offsets[i], lengths[i]) ||
-                  (lengths[i] < is.st_size && ftruncate(file, lengths[i])) ||
-                  futimens(file, (struct timespec[2]){is.st_atim, is.st_mtim});
+        int file = open_below(root, names, O_WRONLY | O_NONBLOCK, 0);
+        int bad = file < 0 || fstat(file, &is);
+        if (!bad && !S_ISREG(is.st_mode)) {
+            errno = ENXIO;
+            bad = 1;
+        }
+        bad = bad || write_all(file, data + offsets[i], lengths[i]) ||
+              (lengths[i] < is.st_size && ftruncate(file, lengths[i])) ||
+              futimens(file, (struct timespec[2]){is.st_atim, is.st_mtim});
         *error = errno;
         if (file >= 0 && close_written(file) && !bad) {
             *error = errno;
@@ -324,7 +495,7 @@ long bulk_overwrite(int root, long count, const char *names, const uint8_t *data
 }
 
 /* Read the first `lengths` bytes of files below the directory `root` to `space`, of `bytes`, at
- * `offsets`, and tell their CRC32C. A link is no file. */
+ * `offsets`, and tell their CRC32C. A link is no file; what is no plain file has an end, too. */
 long bulk_read(int root, long count, const char *names, uint8_t *space, int64_t bytes,
                const int64_t *offsets, const int64_t *lengths, uint32_t *checksums, int *error)
 {
@@ -333,7 +504,7 @@ long bulk_read(int root, long count, const char *names, uint8_t *space, int64_t 
             *error = OUTSIDE;
             return i;
         }
-        int file = open_at(root, names, O_RDONLY | O_NONBLOCK, 0);
+        int file = open_below(root, names, O_RDONLY | O_NONBLOCK, 0);
         int64_t position = 0;
         ssize_t came = file;
         while (came >= 0 && position < lengths[i]) {

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from ctypes import byref, c_int
 from dataclasses import dataclass
 
+from mx_artifacts.bulk.beneath import Parents
 from mx_artifacts.bulk.library import (
     bytes_of,
     column_of,
@@ -47,7 +48,8 @@ def create_files(
 ) -> tuple[Sequence[int], Sequence[int]]:
     """Make files below a directory, given by its descriptor; return their mtimes and ctimes [ns].
 
-    None of them may be there. Each is whole or, after an error, perhaps in part.
+    None of them may be there, and no symbolic link on the way. Each is whole or, after an error,
+    perhaps in part.
 
     Raises:
         OSError: one cannot be made; those before it were. Names its path.
@@ -55,17 +57,14 @@ def create_files(
     """
     compiled = library()
     if compiled is None or data.readonly:
-        times = [
-            _create(directory, path, part_of(data, offset, length, path), mode, mtime_ns, making)
-            for path, offset, length, mode, mtime_ns in zip(
-                files.paths,
-                files.offsets,
-                files.lengths,
-                files.modes,
-                files.mtimes_ns,
-                strict=True,
-            )
-        ]
+        rows = zip(
+            files.paths, files.offsets, files.lengths, files.modes, files.mtimes_ns, strict=True
+        )
+        with Parents(directory) as parents:
+            times = [
+                _create(parents, path, part_of(data, offset, length, path), mode, mtime_ns, making)
+                for path, offset, length, mode, mtime_ns in rows
+            ]
         return [mtime for mtime, _ in times], [ctime for _, ctime in times]
     count = len(files.paths)
     found = array("q", bytes(16 * count))
@@ -90,10 +89,11 @@ def create_files(
 
 
 def _create(
-    directory: int, path: str, data: memoryview, mode: int, mtime_ns: int, making: Making
+    parents: Parents, path: str, data: memoryview, mode: int, mtime_ns: int, making: Making
 ) -> tuple[int, int]:
     try:
-        descriptor = os.open(path, _FLAGS, mode, dir_fd=directory)
+        above, name = parents.of(path)
+        descriptor = os.open(name, _FLAGS, mode, dir_fd=above)
         try:
             while data:
                 data = data[os.write(descriptor, data) :]

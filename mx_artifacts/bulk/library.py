@@ -14,7 +14,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
-VERSION = 5
+VERSION = 6
 """Of the functions' arguments; what was built from other sources than these is left alone."""
 OUTSIDE = -1
 """In place of an errno: a part of a buffer that was stated does not lie in it."""

@@ -11,8 +11,9 @@ from functools import partial
 from itertools import accumulate, pairwise
 from typing import NamedTuple
 
+from mx_artifacts.bulk.beneath import open_beneath
 from mx_artifacts.bulk.library import bytes_of, column_of, library, names_of
-from mx_artifacts.bulk.status import DIRECTORY_FLAGS, Stamp, stamp_columns
+from mx_artifacts.bulk.status import Stamp, stamp_columns
 
 _ROWS = 1024
 _NAMES_BYTES = 64 * _ROWS
@@ -20,6 +21,7 @@ _NAMES_BYTES = 64 * _ROWS
 the next try has more."""
 
 
+_LIST_FLAGS = os.O_RDONLY | os.O_DIRECTORY
 _stamp = partial(tuple.__new__, Stamp)  # `_make` is not done in C
 
 
@@ -35,24 +37,20 @@ class Listing(NamedTuple):
     error: int = 0
 
 
-def list_directories(root: str, paths: Sequence[str]) -> list[Listing]:
-    """List directories below `root`, and itself, as the path "."."""
+def list_directories(root: int, paths: Sequence[str]) -> list[Listing]:
+    """List directories below `root`, a descriptor, and itself, as the path ".".
+
+    No symbolic link is followed, at the end of a path or on the way.
+    """
     compiled = library()
     if compiled is None:
         return [_list(root, path) for path in paths]
     listings: list[Listing] = []
     room = 1
-    try:
-        above = os.open(root, DIRECTORY_FLAGS)
-    except OSError as error:
-        return [_unlisted(error)] * len(paths)
-    try:
-        while len(listings) < len(paths):
-            some = _list_some(compiled, above, paths[len(listings) :], room)
-            room *= 1 if some else 4
-            listings += some
-    finally:
-        os.close(above)
+    while len(listings) < len(paths):
+        some = _list_some(compiled, root, paths[len(listings) :], room)
+        room *= 1 if some else 4
+        listings += some
     return [
         _list(root, path) if listing.error == errno.EOVERFLOW else listing
         for path, listing in zip(paths, listings, strict=True)
@@ -87,11 +85,15 @@ def _list_some(compiled: CDLL, above: int, paths: Sequence[str], room: int) -> l
     ]
 
 
-def _list(root: str, path: str) -> Listing:
-    place = f"{root}/{path}"
+def _list(root: int, path: str) -> Listing:
     try:
-        names = os.listdir(place)
-        return Listing(names, list(map(_stamp, zip(*stamp_columns(place, names), strict=True))))
+        directory = open_beneath(root, path, _LIST_FLAGS)
+        try:
+            names = os.listdir(directory)
+            columns = stamp_columns(directory, names)
+        finally:
+            os.close(directory)
+        return Listing(names, list(map(_stamp, zip(*columns, strict=True))))
     except OSError as error:
         return _unlisted(error)
 

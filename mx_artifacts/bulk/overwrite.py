@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 from array import array
@@ -10,7 +11,8 @@ from ctypes import byref, c_int
 from itertools import accumulate
 from pathlib import Path
 
-from mx_artifacts.bulk.library import bytes_of, column_of, library, names_of
+from mx_artifacts.bulk.beneath import Parents
+from mx_artifacts.bulk.library import bytes_of, column_of, library, names_of, os_error
 
 _DIRECTORY_FLAGS = os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC
 _FLAGS = os.O_WRONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
@@ -19,17 +21,17 @@ _FLAGS = os.O_WRONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 def overwrite_files(directory: str, contents: Mapping[str, bytes]) -> None:
     """Replace the content of each file in `contents`, by path below `directory`.
 
-    As `overwrite` does it, one after the other: after an error those before it were written.
-    Raises OSError.
+    As `overwrite` does it, one after the other: after an error those before it were written. No
+    symbolic link is followed on the way. Raises OSError.
     """
     paths, done = list(contents), 0
     compiled = library()
-    if compiled is not None and paths:
-        lengths = array("q", map(len, contents.values()))
-        offsets = array("q", accumulate(lengths[:-1], initial=0))
-        data, count, error = bytearray(b"".join(contents.values())), len(paths), c_int()
-        above = os.open(directory, _DIRECTORY_FLAGS)
-        try:
+    above = os.open(directory, _DIRECTORY_FLAGS)
+    try:
+        if compiled is not None and paths:
+            lengths = array("q", map(len, contents.values()))
+            offsets = array("q", accumulate(lengths[:-1], initial=0))
+            data, count, error = bytearray(b"".join(contents.values())), len(paths), c_int()
             done = compiled.bulk_overwrite(
                 above,
                 count,
@@ -40,10 +42,12 @@ def overwrite_files(directory: str, contents: Mapping[str, bytes]) -> None:
                 column_of(lengths, count),
                 byref(error),
             )
-        finally:
-            os.close(above)
-    for path in paths[done:]:  # from one on that is not writable, or cannot be written at all
-        overwrite(f"{directory}/{path}", contents[path])
+        with Parents(above) as parents:
+            for path in paths[done:]:  # from one on that is not writable, or cannot be written
+                parent, name = parents.of(path)
+                _overwrite(name, parent, path, contents[path])
+    finally:
+        os.close(above)
 
 
 def overwrite(path: str | Path, content: bytes) -> None:
@@ -52,15 +56,18 @@ def overwrite(path: str | Path, content: bytes) -> None:
     It is written in place: nobody else reads what is staged, and what a crash leaves there counts
     only where it has the checksum of what was fetched. Raises OSError.
     """
+    _overwrite(os.fspath(path), None, os.fspath(path), content)
+
+
+def _overwrite(name: str, directory: int | None, path: str, content: bytes) -> None:
     try:
-        descriptor = os.open(path, _FLAGS)
+        descriptor = os.open(name, _FLAGS, dir_fd=directory)
     except PermissionError:
-        mode = stat.S_IMODE(os.stat(path, follow_symlinks=False).st_mode)
-        os.chmod(path, mode | stat.S_IWUSR)
-        descriptor = os.open(path, _FLAGS)
-        os.fchmod(descriptor, mode)
+        descriptor = _made_writable(name, directory)
     try:
         status, left = os.fstat(descriptor), memoryview(content)
+        if not stat.S_ISREG(status.st_mode):
+            raise os_error(errno.ENXIO, path)
         while left:
             left = left[os.write(descriptor, left) :]
         if len(content) < status.st_size:
@@ -68,3 +75,20 @@ def overwrite(path: str | Path, content: bytes) -> None:
         os.utime(descriptor, ns=(status.st_atime_ns, status.st_mtime_ns))
     finally:
         os.close(descriptor)
+
+
+def _made_writable(name: str, directory: int | None) -> int:
+    """Open a file that its mode does not let us write, and leave its mode as it is."""
+    found = os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=directory)
+    try:
+        status = os.fstat(found)
+        if not stat.S_ISREG(status.st_mode):
+            raise os_error(errno.ENXIO, name)
+        mode, itself = stat.S_IMODE(status.st_mode), f"/proc/self/fd/{found}"
+        os.chmod(itself, mode | stat.S_IWUSR)
+        try:
+            return os.open(itself, _FLAGS & ~os.O_NOFOLLOW)
+        finally:
+            os.chmod(itself, mode)
+    finally:
+        os.close(found)

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from ctypes import byref, c_int
 from itertools import accumulate
 
+from mx_artifacts.bulk.beneath import Parents
 from mx_artifacts.bulk.library import (
     bytes_of,
     column_of,
@@ -40,8 +41,9 @@ def read_files(
 ) -> Sequence[int]:
     """Fill parts of `space` with the first bytes of files; return each part's CRC32C.
 
-    The files lie below a directory, given by its descriptor; none may be a link. What lies behind
-    `lengths` is not looked at.
+    The files lie below a directory, given by its descriptor; no symbolic link is one, or on the
+    way. Their status tells whether they are regular files, before and after: here nothing that
+    stands in their place can wait, or has no end. What lies behind `lengths` is not looked at.
 
     Raises:
         ShortFileError
@@ -50,10 +52,11 @@ def read_files(
     """
     compiled = library()
     if compiled is None:
-        return [
-            _read(directory, path, part_of(space, offset, length, path))
-            for path, offset, length in zip(paths, offsets, lengths, strict=True)
-        ]
+        with Parents(directory) as parents:
+            return [
+                _read(parents, path, part_of(space, offset, length, path))
+                for path, offset, length in zip(paths, offsets, lengths, strict=True)
+            ]
     count = len(paths)
     checksums = array("I", bytes(4 * count))
     error = c_int()
@@ -97,9 +100,10 @@ def contents_of(directory: str, paths: Sequence[str], max_bytes: int) -> list[by
     ]
 
 
-def _read(directory: int, path: str, content: memoryview) -> int:
+def _read(parents: Parents, path: str, content: memoryview) -> int:
     try:
-        descriptor = os.open(path, _FLAGS, dir_fd=directory)
+        above, name = parents.of(path)
+        descriptor = os.open(name, _FLAGS, dir_fd=above)
         try:
             position = 0
             while position < len(content):

@@ -5,20 +5,29 @@ from __future__ import annotations
 import os
 import stat
 from array import array
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from itertools import chain
 from typing import NamedTuple, TypeVar
 
+from mx_artifacts.bulk.beneath import Parents
 from mx_artifacts.bulk.library import bytes_of, column_of, library, names_of
 from mx_artifacts.runtime.threads import for_each, thread_count
 
 T = TypeVar("T")
-DIRECTORY_FLAGS = os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC
+_DIRECTORY_FLAGS = os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC
+
+
+LINKED = 1 << 20
+"""Added to the mode of a file that has other names (hard links), too: what a stranger can name in a
+directory of theirs, and have us read."""
 
 
 class Stamp(NamedTuple):
-    """What changes when a file does. Times are nanoseconds since the Unix epoch."""
+    """What changes when a file does. Times are nanoseconds since the Unix epoch.
+
+    `mode` is the system's, and LINKED.
+    """
 
     device: int
     inode: int
@@ -30,10 +39,11 @@ class Stamp(NamedTuple):
     @classmethod
     def of(cls, status: os.stat_result) -> Stamp:
         """Return the stamp in a status."""
+        is_linked = status.st_nlink > 1 and stat.S_ISREG(status.st_mode)
         return cls(
             status.st_dev,
             status.st_ino,
-            status.st_mode,
+            status.st_mode | (LINKED if is_linked else 0),
             status.st_size,
             status.st_mtime_ns,
             status.st_ctime_ns,
@@ -51,8 +61,10 @@ class StampColumns(NamedTuple):
     ctimes_ns: Sequence[int]
 
 
-def stamp_columns(directory: str, paths: Sequence[str]) -> StampColumns:
-    """Return what stands at each of `paths` below `directory`; a link is not followed at the end.
+def stamp_columns(directory: str | int, paths: Sequence[str]) -> StampColumns:
+    """Return what stands at each of `paths` below `directory`, a path or a descriptor.
+
+    No symbolic link is followed, at the end of a path or on the way.
 
     Raises:
         OSError: the directory cannot be looked into.
@@ -65,14 +77,16 @@ def stamp_columns(directory: str, paths: Sequence[str]) -> StampColumns:
 
 
 def all_are_files(
-    directory: str,
+    directory: str | int,
     paths: Sequence[str],
     sizes: Sequence[int],
     mtimes_ns: Sequence[int],
     *,
     alone: bool = False,
 ) -> bool:
-    """Tell whether at all of `paths` stand plain files of these sizes and modification times.
+    """Tell whether at all of `paths` stand regular files of these sizes and modification times.
+
+    `directory` and `paths` are as those of `stamp_columns`.
 
     Many are looked at by several threads, unless `alone`.
 
@@ -89,7 +103,7 @@ def all_are_files(
                 columns = (column_of(each, len(some)) for each in numbers)
                 same = compiled.bulk_same(above, len(some), names_of(some), *columns)
                 return bool(same == len(some))
-        found = (_stamp(above, path) for path in some)
+        found = _stamps(above, some)
         return all(
             stat.S_ISREG(each.mode) and (each.size, each.mtime_ns) == (size, mtime_ns)
             for each, size, mtime_ns in zip(found, sizes[part], mtimes_ns[part], strict=True)
@@ -99,10 +113,11 @@ def all_are_files(
 
 
 def _in_parts(
-    directory: str, count: int, look: Callable[[int, slice], T], *, alone: bool = False
+    directory: str | int, count: int, look: Callable[[int, slice], T], *, alone: bool = False
 ) -> list[T]:
     """Return what `look` returns for each part of a list, in its order; many by several threads."""
-    above = os.open(directory, DIRECTORY_FLAGS)
+    is_open = isinstance(directory, int)
+    above = directory if isinstance(directory, int) else os.open(directory, _DIRECTORY_FLAGS)
     try:
         threads = 1 if alone or count < _WORTH_THREADS else thread_count()
         size = max(1, -(-count // threads))
@@ -114,7 +129,8 @@ def _in_parts(
         for_each(range(0, max(1, count), size), look_at, "mx-status")
         return [found[start] for start in sorted(found)]
     finally:
-        os.close(above)
+        if not is_open:
+            os.close(above)
 
 
 def _columns(above: int, paths: Sequence[str]) -> StampColumns:
@@ -125,7 +141,7 @@ def _columns(above: int, paths: Sequence[str]) -> StampColumns:
             starts = (count * index for index in range(len(Stamp._fields)))
             return StampColumns._make(found[start : start + count] for start in starts)
         # A number does not fit into 64 bits with a sign: Python's have no such limit.
-    rows = [_stamp(above, path) for path in paths]
+    rows = list(_stamps(above, paths))
     return StampColumns._make(zip(*rows, strict=True)) if rows else _NO_COLUMNS
 
 
@@ -135,8 +151,11 @@ _NOTHING = Stamp(*(0,) * len(Stamp._fields))
 _NO_COLUMNS = StampColumns(*((),) * len(Stamp._fields))
 
 
-def _stamp(directory: int, path: str) -> Stamp:
-    try:
-        return Stamp.of(os.stat(path, dir_fd=directory, follow_symlinks=False))
-    except OSError:
-        return _NOTHING
+def _stamps(directory: int, paths: Sequence[str]) -> Iterator[Stamp]:
+    with Parents(directory) as parents:
+        for path in paths:
+            try:
+                above, name = parents.of(path)
+                yield Stamp.of(os.stat(name, dir_fd=above, follow_symlinks=False))
+            except OSError:
+                yield _NOTHING

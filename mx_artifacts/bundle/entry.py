@@ -11,6 +11,7 @@ from hashlib import sha256
 from typing import NamedTuple, Protocol
 
 from mx_artifacts.errors import UnsafePathError
+from mx_artifacts.filesystem.beneath import Directory
 
 MAX_READ_BYTES = 8 * 1024 * 1024
 """Group files and manifests have kilobytes; vLLM's largest index has one or two megabytes."""
@@ -21,7 +22,7 @@ Compilers write the files that belong together, and the one that commits them, w
 """
 
 _BLOCK_BYTES = 1024 * 1024
-_LOCK_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+_LOCK_FLAGS = os.O_RDONLY | os.O_NONBLOCK
 
 
 class EntryFile(NamedTuple):
@@ -56,7 +57,7 @@ class EntryView:
         files: Mapping[str, EntryFile],
         *,
         content: ReadContent,
-        root: str,
+        root: Directory,
         age_seconds: float,
     ) -> None:
         self.path = path
@@ -106,7 +107,7 @@ class EntryView:
         if ".." in path.split("/"):
             raise UnsafePathError(f"lock {path!r} is not inside the cache root")
         with suppress(OSError):
-            descriptor = os.open(f"{self._root}/{path}", _LOCK_FLAGS)
+            descriptor = self._root.open(path, _LOCK_FLAGS)
             try:
                 # Shared, so that two publishers do not see each other; let go of at once.
                 fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)

@@ -4,34 +4,39 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from mx_artifacts.bundle.entry import EntryFile, EntryView, ReadContent
 from mx_artifacts.bundle.rules import PackRules
-from mx_artifacts.bundle.tree import scan_entry, scan_tree
+from mx_artifacts.bundle.tree import EXCLUDED, scan_entry, scan_tree
 from mx_artifacts.errors import NothingToPublishError
+from mx_artifacts.filesystem.beneath import Directory
+from mx_artifacts.filesystem.resolved_path import open_directory
 
-_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+_FLAGS = os.O_RDONLY | os.O_NONBLOCK
 
 
-def view_standing(root: str, entry: str, rules: PackRules) -> EntryView:
-    """Return the entry `entry` of the cache `root`, a path without links.
+@contextmanager
+def existing_entry(root: Path, entry: str, rules: PackRules) -> Iterator[EntryView]:
+    """Yield the entry `entry` of the cache `root`.
 
     It has what `rules` would ship of it, and no age: nobody waits for it to be committed.
 
     Raises:
         OSError: part of it cannot be read, or is something else than files and directories.
+        UnsafePathError: a stranger's link leads to the root.
     """
-    tree = scan_entry(root, entry, rules)
-    for skipped in tree.skipped:
-        if not skipped.reason.startswith("excluded by "):
-            raise OSError(0, skipped.reason, skipped.path)
-    members = [member for member in tree.members if not member.is_dir]
-    files = {m.path: EntryFile(m.stamp.size, m.stamp.mtime_ns) for m in members}
-    content = _content(root, {member.path: member.source for member in members})
-    return EntryView(entry, files, content=content, root=root, age_seconds=math.inf)
+    with open_directory(root) as directory:
+        tree = scan_entry(directory, entry, rules)
+        for skipped in tree.skipped:
+            if not skipped.reason.startswith(EXCLUDED):
+                raise OSError(0, skipped.reason, skipped.path)
+        members = [member for member in tree.members if not member.is_dir]
+        files = {m.path: EntryFile(m.stamp.size, m.stamp.mtime_ns) for m in members}
+        content = _content(directory, {member.path: member.source for member in members})
+        yield EntryView(entry, files, content=content, root=directory, age_seconds=math.inf)
 
 
 def count_entries(root: Path, rules: PackRules) -> int:
@@ -43,9 +48,9 @@ def count_entries(root: Path, rules: PackRules) -> int:
     return len({rules.entry_of(member.path) for member in members if not member.is_dir})
 
 
-def _content(root: str, sources: Mapping[str, str]) -> ReadContent:
+def _content(root: Directory, sources: Mapping[str, str]) -> ReadContent:
     def read(path: str, count: int, offset: int) -> bytes:
-        descriptor = _open(f"{root}/{sources[path]}")
+        descriptor = _open(root, sources[path])
         try:
             return os.pread(descriptor, count, offset)
         finally:
@@ -54,7 +59,7 @@ def _content(root: str, sources: Mapping[str, str]) -> ReadContent:
     return read
 
 
-def _open(path: str) -> int:
+def _open(root: Directory, path: str) -> int:
     with suppress(PermissionError):  # leaving the access time alone is for the file's owner
-        return os.open(path, _FLAGS | os.O_NOATIME)
-    return os.open(path, _FLAGS)
+        return root.open(path, _FLAGS | os.O_NOATIME)
+    return root.open(path, _FLAGS)

@@ -40,8 +40,16 @@ from mx_artifacts.bundle.read_entry import (
     Reading,
 )
 from mx_artifacts.bundle.rules import PackRules
-from mx_artifacts.bundle.tree import SkippedPath, SourceTree, resolve_root, scan_entry, scan_tree
+from mx_artifacts.bundle.tree import (
+    EXCLUDED,
+    SkippedPath,
+    SourceTree,
+    open_root,
+    scan_directory,
+    scan_entry,
+)
 from mx_artifacts.errors import BundleError, NothingToPublishError, SourceChangedError
+from mx_artifacts.filesystem.beneath import Directory
 from mx_artifacts.runtime.clock import SYSTEM_CLOCK, Clock
 from mx_artifacts.runtime.gc_pause import gc_paused
 from mx_artifacts.runtime.threads import for_each
@@ -86,14 +94,30 @@ def pack_tree(
         SourceChangedError: there is nothing to publish because all of it kept changing.
         MxArtifactsError: whatever `allocate` raises.
     """
+    if optional and not root.exists():
+        with Directory(-1, Path()) as nowhere:
+            return _pack(root, nowhere, rules, allocate, True, None, clock)
+    with open_root(root) as directory:
+        return _pack(root, directory, rules, allocate, optional, previous, clock)
+
+
+def _pack(
+    root: Path,
+    directory: Directory,
+    rules: PackRules,
+    allocate: Callable[[int], M],
+    optional: bool,
+    previous: PackedTree[M] | None,
+    clock: Clock,
+) -> PackedTree[M]:
+    """Pack `directory`, which `root` leads to; as `pack_tree`."""
     listed_at = clock.now()
-    absent = optional and not root.exists()
+    is_absent = directory.descriptor < 0
     with gc_paused():
-        tree = SourceTree((), ()) if absent else scan_tree(root, rules)
-    resolved = "" if absent else resolve_root(root)
-    reader = EntryReader(resolved, rules, MIN_AGE_SECONDS, clock.now)
+        tree = SourceTree((), ()) if is_absent else scan_directory(directory, rules)
+    reader = EntryReader(directory, rules, MIN_AGE_SECONDS, clock.now)
     former = None
-    if previous is not None and (previous.root, previous.rules) == (resolved, rules):
+    if previous is not None and (previous.root, previous.rules) == (str(directory.path), rules):
         former = previous
     spare = OverflowBuffers(allocate)
     packer = _Packer(reader, clock, tree.skipped, spare, former)
@@ -125,6 +149,7 @@ class _Packer:
         former: PackedTree[Any] | None = None,
     ) -> None:
         self.skipped = list(skipped)
+        self._listed = frozenset(self.skipped)
         self.never_settled = False
         self._reader = reader
         self._clock = clock
@@ -195,10 +220,19 @@ class _Packer:
             reason = again.skipped[0].reason if again.skipped else "vanished while packed"
             self._never_settled(entry, reason)
             return
+        lost = next((skip for skip in again.skipped if self._is_news(skip)), None)
+        if lost is not None:  # what stood there has yielded to a link, say: half of it is left
+            where = "" if lost.path == entry else f"{lost.path}: "
+            self._never_settled(entry, f"{where}{lost.reason}")
+            return
         layout = lay_out_entry(entry, again.members, rules)
         place, written = self._place_again(layout, memory)
         self._try([Reading(place, 0)], place.space, listed_at, written)
         written(0, layout.length)
+
+    def _is_news(self, skip: SkippedPath) -> bool:
+        """Return whether something is left out now that was not when the root was listed."""
+        return not skip.reason.startswith(EXCLUDED) and skip not in self._listed
 
     def _place_again(
         self, layout: EntryLayout, memory: BundleMemory
@@ -280,7 +314,8 @@ class _Packer:
             memory.close()
         reader = self._reader
         report = report_of(members.columns, length, self.skipped)
-        return PackedTree(final, members, report, reader.root, reader.rules, packed_entries(places))
+        place = str(reader.root.path)
+        return PackedTree(final, members, report, place, reader.rules, packed_entries(places))
 
 
 def _nothing_to_publish(root: Path, packer: _Packer) -> BundleError:

@@ -11,17 +11,18 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from mx_artifacts.bulk.read import ShortFileError, read_files
-from mx_artifacts.bulk.status import DIRECTORY_FLAGS, stamp_columns
+from mx_artifacts.bulk.status import stamp_columns
 from mx_artifacts.bundle.entry import COMMIT_SECONDS, EntryFile, EntryView
 from mx_artifacts.bundle.placement import EntryPlacement, PartFilled
 from mx_artifacts.bundle.rules import PackRules
 from mx_artifacts.bundle.tree import SourceMember
 from mx_artifacts.core.chunks import MIB
 from mx_artifacts.core.digest import crc32c
+from mx_artifacts.filesystem.beneath import Directory
 
 _BLOCK_BYTES = 16 * MIB
 """Read at once: so much of a large file is in memory, in each thread."""
-_OPEN_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+_OPEN_FLAGS = os.O_RDONLY | os.O_NONBLOCK
 
 
 class EntryChangedError(Exception):
@@ -72,7 +73,7 @@ class EntryReader:
     `min_age_seconds`: how long a file must have been left alone before it was listed.
     """
 
-    root: str
+    root: Directory
     rules: PackRules
     min_age_seconds: float
     now: Callable[[], float]
@@ -180,21 +181,19 @@ class EntryReader:
     def _fill_all(
         self, readings: Sequence[Reading], space: memoryview, written: PartFilled
     ) -> None:
-        """As `_fill`; raises OSError or ShortFileError for the first file that cannot be read."""
+        """As `_fill`; raises what `read_files` does for the first file that cannot be read."""
         contents = [content for reading in readings for content in reading.contents()]
         small = [content for content in contents if content[2] <= _BLOCK_BYTES]
         large = [content for content in contents if content[2] > _BLOCK_BYTES]
         checksums: dict[int, int] = {}  # by where the content begins
-        root = os.open(self.root, DIRECTORY_FLAGS)
-        try:
-            if small:
-                paths, offsets, lengths = zip(*small, strict=True)
-                found = read_files(root, paths, space, array("q", offsets), array("q", lengths))
-                checksums.update(zip(offsets, found, strict=True))
-            for source, at, length in large:
-                checksums[at] = _read_large(root, source, space[at : at + length], at, written)
-        finally:
-            os.close(root)
+        if small:
+            paths, offsets, lengths = zip(*small, strict=True)
+            columns = array("q", offsets), array("q", lengths)
+            found = read_files(self.root.descriptor, paths, space, *columns)
+            checksums.update(zip(offsets, found, strict=True))
+        for source, at, length in large:
+            part = space[at : at + length]
+            checksums[at] = _read_large(self.root, source, part, at, written)
         for reading in readings:
             layout, place = reading.place.layout, reading.place
             for header, offset in zip(layout.headers, layout.offsets, strict=True):
@@ -209,7 +208,7 @@ class EntryReader:
         """
         members = [member for reading in readings for member in reading.members]
         try:
-            columns = stamp_columns(self.root, [member.source for member in members])
+            columns = stamp_columns(self.root.descriptor, [member.source for member in members])
             stamps = list(zip(*columns, strict=True))
         except OSError:  # the root is gone, and looking at what became of each member tells so
             stamps = []
@@ -230,7 +229,7 @@ class EntryReader:
         members = [member for reading in readings for member in reading.members]
         now: dict[SourceMember, tuple[int, int]] = {}
         with suppress(OSError):  # the root is gone, and they with it
-            found = stamp_columns(self.root, [member.source for member in members])
+            found = stamp_columns(self.root.descriptor, [member.source for member in members])
             now.update(zip(members, zip(found.devices, found.inodes, strict=True), strict=True))
         for reading in readings:
             moved = [m for m in reading.members if now.get(m) != (m.stamp.device, m.stamp.inode)]
@@ -240,7 +239,7 @@ class EntryReader:
     def _change(self, reading: Reading, member: SourceMember) -> EntryError:
         """Say what became of a member that was found changed."""
         try:
-            os.lstat(f"{self.root}/{member.source}")
+            self.root.status_of(member.source)
         except OSError as error:
             error.filename = member.source
             return _read_failure(reading, error)
@@ -248,11 +247,15 @@ class EntryReader:
 
 
 def _read_large(
-    root: int, source: str, content: memoryview, offset: int, written: PartFilled
+    root: Directory,
+    source: str,
+    content: memoryview,
+    offset: int,
+    written: PartFilled,
 ) -> int:
-    """Fill `content`, which begins at `offset`, and return its CRC32C; raises as `read_files`."""
+    """Fill `content`, which begins at `offset`; return its CRC32C; raises as `read_files`."""
     position = checksum = 0
-    descriptor = os.open(source, _OPEN_FLAGS, dir_fd=root)
+    descriptor = root.open(source, _OPEN_FLAGS)
     try:
         while position < len(content):
             block = content[position : position + _BLOCK_BYTES]

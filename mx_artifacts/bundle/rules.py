@@ -7,6 +7,45 @@ from dataclasses import dataclass
 
 from mx_artifacts.bundle.entry import EntryView
 
+SECRETS = (
+    # Settings and credentials of users and tools, as they lie in a home directory or a repository.
+    ".env",
+    ".env.*",
+    ".netrc",
+    ".pgpass",
+    ".npmrc",
+    ".pypirc",
+    ".git",
+    ".git-credentials",
+    ".ssh",
+    ".gnupg",
+    ".aws",
+    ".azure",
+    ".kube",
+    ".docker",
+    ".vault-token",
+    "application_default_credentials.json",
+    # Private keys, by the names that their tools give them.
+    "id_rsa",
+    "id_dsa",
+    "id_ecdsa",
+    "id_ecdsa_sk",
+    "id_ed25519",
+    "id_ed25519_sk",
+    "*.pem",
+    "*.key",
+    "*.p12",
+    "*.pfx",
+    "*.jks",
+    "*.keytab",
+    # Tokens: Hugging Face's, a pod's.
+    "token",
+    "stored_tokens",
+    "*.token",
+)
+"""Patterns of names that hold secrets where somebody's home or repository lies in a cache root, or
+is taken for one. No compiler gives such a name to what it caches (tests/unit/kinds)."""
+
 
 def each_file(path: str) -> str:
     """Treat every file as an entry of its own."""
@@ -38,6 +77,7 @@ class PackRules:
     Attributes:
         exclude: fnmatch patterns; one with "/" matches the whole relative path, one without
             matches any single path part (and so everything below a directory of that name).
+        secrets: as `exclude`; what fits may be a secret, so it is never shipped, and that is said.
         keep_mtimes: keep modification times to the nanosecond (ninja reads them); else 0.
         entry_of: maps a relative path ("/"-separated) to its entry: the path of the file or
             directory that is committed, kept or left out as one.
@@ -48,6 +88,7 @@ class PackRules:
     """
 
     exclude: tuple[str, ...] = ()
+    secrets: tuple[str, ...] = SECRETS
     keep_mtimes: bool = False
     entry_of: Callable[[str], str] = each_file
     fault_of: Callable[[EntryView], str | None] = no_fault

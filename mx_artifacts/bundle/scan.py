@@ -126,7 +126,7 @@ class BundleScanner:
         """Take the bytes that follow those before; use up the pieces before the next call.
 
         Raises:
-            UnsafePathError: a member would leave its root, or is not a plain file or directory.
+            UnsafePathError: a member would leave its root, or is not a regular file or directory.
             BundleError: the archive is damaged, ambiguous or beyond the limits.
         """
         start = 0

@@ -12,11 +12,13 @@ from pathlib import Path
 from typing import NamedTuple
 
 from mx_artifacts.bulk.listing import Listing, list_directories
-from mx_artifacts.bulk.status import Stamp
+from mx_artifacts.bulk.status import LINKED, Stamp
 from mx_artifacts.bundle.excludes import excludes
 from mx_artifacts.bundle.names import MAX_PART_BYTES, all_ordinary, fold, path_fault, printable
 from mx_artifacts.bundle.rules import PackRules
 from mx_artifacts.errors import NothingToPublishError
+from mx_artifacts.filesystem.beneath import Directory
+from mx_artifacts.filesystem.resolved_path import open_directory
 from mx_artifacts.runtime.threads import for_each
 
 _LISTED_AT_ONCE = 64
@@ -26,6 +28,10 @@ _LATEST_NS = 2**63 - 1
 _PLAIN = frozenset((stat.S_IFREG, stat.S_IFDIR))
 _BEHIND_ALL_NAMES = chr(0x10FFFF) * (MAX_PART_BYTES // 4 + 1)
 """The greatest character, which has 4 bytes, more often than it goes into a name."""
+
+
+EXCLUDED = "excluded by "
+"""Begins the reason of what is left out by its name."""
 
 
 class SourceMember(NamedTuple):
@@ -60,28 +66,37 @@ class SourceTree:
     skipped: tuple[SkippedPath, ...]
 
 
-def resolve_root(root: Path) -> str:
-    """Return the real directory behind `root`, which may be a symbolic link.
+def open_root(root: Path) -> Directory:
+    """Return the directory that `root`, which may be a symbolic link, leads to; to be closed.
 
     Raises:
         NothingToPublishError: it does not exist or is no directory.
+        UnsafePathError: a stranger's link leads there.
     """
     try:
-        os.stat(root)
-        real = os.path.realpath(root, strict=True)
+        return open_directory(root)
+    except NotADirectoryError:
+        raise NothingToPublishError(
+            f"cache root {root} is not a directory: nothing to publish",
+            hint="name the cache's directory with --root",
+        ) from None
     except OSError as error:
         raise NothingToPublishError(
             f"cache root {root} cannot be read ({error.strerror}): nothing to publish"
         ) from error
-    if not os.path.isdir(real):
-        raise NothingToPublishError(
-            f"cache root {root} is not a directory: nothing to publish",
-            hint="name the cache's directory with --root",
-        )
-    return real
 
 
 def scan_tree(root: Path, rules: PackRules) -> SourceTree:
+    """List what of `root` goes into a bundle, as `scan_directory` does.
+
+    Raises:
+        NothingToPublishError, UnsafePathError: as `open_root` and `scan_directory`.
+    """
+    with open_root(root) as directory:
+        return scan_directory(directory, rules)
+
+
+def scan_directory(root: Directory, rules: PackRules) -> SourceTree:
     """List what of `root` goes into a bundle; file contents are not read.
 
     Directories are kept, empty ones too. A symbolic link to a regular file inside the root
@@ -90,15 +105,15 @@ def scan_tree(root: Path, rules: PackRules) -> SourceTree:
     takes its whole entry with it, so that no half of one is shipped.
 
     Raises:
-        NothingToPublishError: the root does not exist or cannot be listed.
+        NothingToPublishError: the root cannot be listed.
     """
-    walk = _Walk(resolve_root(root), rules)
+    walk = _Walk(root, rules)
     walk.descend("")
     return walk.tree()
 
 
-def scan_entry(root: str, entry: str, rules: PackRules) -> SourceTree:
-    """List one entry, a file or a directory, again. `root` comes from `resolve_root`."""
+def scan_entry(root: Directory, entry: str, rules: PackRules) -> SourceTree:
+    """List one entry, a file or a directory, again."""
     walk = _Walk(root, rules)
     if walk.look(entry, entry.rpartition("/")[2]):
         walk.descend(entry)
@@ -114,10 +129,11 @@ class _Spoiled(NamedTuple):
 
 
 class _Walk:
-    def __init__(self, root: str, rules: PackRules) -> None:
+    def __init__(self, root: Directory, rules: PackRules) -> None:
         self._root = root
         self._entry_of = rules.entry_of
-        self._exclude = excludes(rules.exclude)
+        self._exclude = excludes((*rules.exclude, *rules.secrets))
+        self._secrets = frozenset(rules.secrets) - set(rules.exclude)
         self._keeps_mtimes = rules.keep_mtimes
         self._members: list[SourceMember] = []
         self._skipped: list[SkippedPath] = []
@@ -151,7 +167,7 @@ class _Walk:
             below: list[str] = []
 
             def look_into(some: Sequence[str], below: list[str] = below) -> None:
-                listings = list_directories(self._root, [here or "." for here in some])
+                listings = list_directories(self._root.descriptor, [here or "." for here in some])
                 held = [
                     [f"{here}/{name}" for name in listing.names] if here else list(listing.names)
                     for here, listing in zip(some, listings, strict=True)
@@ -165,18 +181,20 @@ class _Walk:
             level = below
 
     def _look_at_all(
-        self, here: str, listing: Listing, paths: Sequence[str], ordinary: bool
+        self, here: str, listing: Listing, paths: Sequence[str], ordinary_names: bool
     ) -> list[str]:
         """Take in what the directory `here` holds; return the directories to descend into.
 
-        `ordinary`: whether the `paths` in it are known to be.
+        `ordinary_names`: whether the `paths` in it are known to be.
         """
         names, stamps, error = listing
         if error:
             self._unlisted(here, error)
             return []
-        kinds = [stat.S_IFMT(stamp.mode) for stamp in stamps]
-        ordinary = _PLAIN.issuperset(kinds) and (ordinary or all_ordinary(paths))
+        modes = [stamp.mode for stamp in stamps]
+        kinds = list(map(stat.S_IFMT, modes))
+        ordinary = _PLAIN.issuperset(kinds) and max(modes, default=0) < LINKED
+        ordinary = ordinary and (ordinary_names or all_ordinary(paths))
         ordinary = ordinary and not any(map(self._time_fault, stamps))
         if ordinary and self._go_in(names, paths):
             are_dirs = [kind == stat.S_IFDIR for kind in kinds]
@@ -195,10 +213,13 @@ class _Walk:
     def _unlisted(self, here: str, error: int) -> None:
         if error == errno.ENOENT:
             return  # removed since its parent was listed
+        if here and error in (errno.ELOOP, errno.ENOTDIR):
+            self._spoil(here, "was replaced while packed", here)
+            return
         reason = f"cannot be listed ({os.strerror(error)})"
         if not here:
             raise NothingToPublishError(
-                f"cache root {self._root} {reason}",
+                f"cache root {self._root.path} {reason}",
                 hint="run as the user who owns the cache",
             )
         self._spoil(here, reason, here)
@@ -218,7 +239,7 @@ class _Walk:
         found = self._find(path, name, stamp)
         if found is None:
             return False
-        fault = path_fault(path) or self._time_fault(found[1])
+        fault = path_fault(path) or self._time_fault(found[1]) or self._owner_fault(*found)
         if fault is None and twins is not None:
             twin = twins.setdefault(fold(name), name)
             fault = None if twin == name else f"differs from {twin!r} only by case or Unicode form"
@@ -235,15 +256,29 @@ class _Walk:
             return None
         return "modification time is out of range"
 
+    def _owner_fault(self, source: str, stamp: Stamp) -> str | None:
+        """Refuse a file to which whoever owns the root may have given its name there."""
+        if not stamp.mode & LINKED:
+            return None
+        try:
+            found = self._root.status_of(source)
+        except OSError:
+            return "changed while packed"
+        if Stamp.of(found) == stamp and found.st_uid == self._root.status().st_uid:
+            return None
+        return "has another name elsewhere, and not the owner of the cache root"
+
     def _find(self, path: str, name: str, stamp: Stamp | None) -> tuple[str, Stamp] | None:
         """Return what is to be read for `path` and its stamp, or leave `path` out."""
         pattern = self._exclude.pattern_for(path, name)
         if pattern is not None:
-            self._skip(path, f"excluded by {pattern!r}")
+            is_secret = pattern in self._secrets
+            why = ", because it may hold a secret" if is_secret else ""
+            self._skip(path, f"{EXCLUDED}{pattern!r}{why}")
             return None
         if stamp is None or not stamp.mode:
             try:
-                stamp = Stamp.of(os.lstat(self._absolute(path)))
+                stamp = Stamp.of(self._root.status_of(path))
             except FileNotFoundError:
                 return None  # removed since its directory was listed
             except OSError as error:
@@ -260,24 +295,26 @@ class _Walk:
     def _follow(self, path: str) -> tuple[str, Stamp] | None:
         """Return a link's target inside the root and its stamp, or skip the link."""
         try:
-            target = os.path.realpath(self._absolute(path), strict=True)
-            status = os.lstat(target)
+            target = os.path.realpath(f"{self._root.path}/{path}", strict=True)
         except OSError:
             self._skip(path, "link to nothing")
             return None
-        source = os.path.relpath(target, self._root)
+        source = os.path.relpath(target, self._root.path)
         if source == ".." or source.startswith("../"):
             self._skip(path, "link out of the cache root")
-        elif not stat.S_ISREG(status.st_mode):
+            return None
+        try:
+            status = self._root.status_of(source)  # whatever the path leads to by now
+        except OSError:
+            self._skip(path, "link to nothing")
+            return None
+        if not stat.S_ISREG(status.st_mode):
             self._skip(path, "link to something that is not a file")
         elif self._exclude.covers(source):
             self._skip(path, "link to an excluded file")
         else:
             return source, Stamp.of(status)
         return None
-
-    def _absolute(self, path: str) -> str:
-        return f"{self._root}/{path}" if path else self._root
 
     def _skip(self, path: str, reason: str) -> None:
         self._skipped.append(SkippedPath(printable(path), reason))

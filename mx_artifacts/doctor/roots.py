@@ -10,7 +10,7 @@ from mx_artifacts.core.chunks import MIB
 from mx_artifacts.core.identity import AnyBackendFramework
 from mx_artifacts.doctor.base import Check, fail, ok, warn
 from mx_artifacts.errors import ConfigurationError, ExitCode, UnusablePlaceError
-from mx_artifacts.install.workspace.workspace import check_target
+from mx_artifacts.install.workspace.opening import check_target
 from mx_artifacts.kinds.base import CacheKind, RootRule
 from mx_artifacts.node.environment import Environment
 from mx_artifacts.node.mounts import is_remote, mount_of

@@ -27,13 +27,12 @@ class Access:
     group_write: bool
 
     @classmethod
-    def of(cls, directory: Path) -> Access:
-        """Return the rule of `directory`, or of its parent when it does not exist.
+    def of(cls, found: os.stat_result) -> Access:
+        """Return the rule of a directory, the cache root or the nearest one above it.
 
         In a sticky directory such as /tmp all may make names, but only change their own: its
         group-write bit is no statement about the group.
         """
-        found = (directory if directory.exists() else directory.parent).stat()
         group_write = bool(found.st_mode & stat.S_IWGRP) and not found.st_mode & stat.S_ISVTX
         return cls(found.st_uid, found.st_gid, group_write)
 
@@ -50,14 +49,18 @@ class Access:
         allowed = EXECUTABLE_MODE if mode & 0o111 else FILE_MODE
         return allowed | (stat.S_IWGRP if self.group_write else 0)
 
-    def apply(self, target: str | Path | int, found: os.stat_result) -> None:
-        """Set mode and, as root, owner of a file or directory (path or descriptor)."""
+    def apply(self, descriptor: int) -> None:
+        """Set mode and, as root, owner of an open file or directory.
+
+        It must be one that this process made, where nobody else can have put another in its place.
+        """
+        found = os.fstat(descriptor)
         is_dir = stat.S_ISDIR(found.st_mode)
         mode = self.directory_mode if is_dir else self.file_mode(found.st_mode)
         if os.geteuid() == 0 and (found.st_uid, found.st_gid) != (self.uid, self.gid):
-            os.chown(target, self.uid, self.gid)
+            os.fchown(descriptor, self.uid, self.gid)
         if stat.S_IMODE(found.st_mode) != mode:
-            os.chmod(target, mode)
+            os.fchmod(descriptor, mode)
 
 
 def current_umask() -> int:

@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any, TypeVar
 
 from mx_artifacts.core.json_objects import parse_object
+from mx_artifacts.filesystem.beneath import Directory
 
 T = TypeVar("T")
 
 
-def read_document(path: Path) -> Mapping[str, Any]:
-    """Return the JSON object in the file `path`.
+def read_document(directory: Directory, name: str, max_bytes: int) -> Mapping[str, Any]:
+    """Return the JSON object in the regular file `name`, of at most `max_bytes`.
 
     Raises:
         OSError: it cannot be read.
-        ValueError: it holds no JSON object.
+        ValueError: it is no regular file, too long, or holds no JSON object.
     """
-    return parse_object(path.read_bytes(), path.name)
+    try:
+        content = directory.read(name, max_bytes)
+    except ValueError as error:
+        raise ValueError(f"{name}: {error}") from None
+    return parse_object(content, name)
 
 
 def field_of(document: Mapping[str, Any], name: str, kind: type[T]) -> T:

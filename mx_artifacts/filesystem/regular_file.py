@@ -39,16 +39,32 @@ def read_regular_file(path: str | Path, max_bytes: int) -> bytes:
     Raises:
         OSError: as `open_regular_file`, or it is longer.
     """
-    with open_regular_file(path) as (descriptor, size):
-        if size > max_bytes:
-            raise OSError(errno.EFBIG, f"longer than {max_bytes} bytes", os.fspath(path))
-        parts, left = [], max_bytes + 1
-        while left and (part := os.read(descriptor, min(left, size + 1))):
-            parts.append(part)
-            left -= len(part)
-        if not left:  # it grew
-            raise OSError(errno.EFBIG, f"longer than {max_bytes} bytes", os.fspath(path))
-        return b"".join(parts)
+    with open_regular_file(path) as (descriptor, _):
+        try:
+            return read_descriptor(descriptor, max_bytes)
+        except ValueError as error:
+            raise OSError(errno.EFBIG, str(error), os.fspath(path)) from None
+
+
+def read_descriptor(descriptor: int, max_bytes: int) -> bytes:
+    """Return the content of an open file of no more than `max_bytes` [bytes].
+
+    It must have been opened with O_NONBLOCK: a read of a FIFO would wait for a writer.
+
+    Raises:
+        OSError: it cannot be read.
+        ValueError: it is no regular file, or longer.
+    """
+    found = os.fstat(descriptor)
+    if not stat.S_ISREG(found.st_mode):
+        raise ValueError(f"it is {_kind_of(found.st_mode)}, not a regular file")
+    parts, left = [], max_bytes + 1 if found.st_size <= max_bytes else 0
+    while left and (part := os.read(descriptor, min(left, found.st_size + 1))):
+        parts.append(part)
+        left -= len(part)
+    if not left:  # too long, or it grew
+        raise ValueError(f"it is longer than {max_bytes} bytes")
+    return b"".join(parts)
 
 
 def have_same_content(one: str | Path, other: str | Path) -> bool:
@@ -64,3 +80,14 @@ def have_same_content(one: str | Path, other: str | Path) -> bool:
             return size == also
     except OSError:
         return False
+
+
+def _kind_of(mode: int) -> str:
+    kinds = {
+        stat.S_IFDIR: "a directory",
+        stat.S_IFIFO: "a pipe",
+        stat.S_IFSOCK: "a socket",
+        stat.S_IFCHR: "a device",
+        stat.S_IFBLK: "a device",
+    }
+    return kinds.get(stat.S_IFMT(mode), "something else")

@@ -60,6 +60,9 @@ _HINTS = {
     errno.EACCES: "run as the cache's owner, or name a root that this user may write to",
     errno.EPERM: "run as the cache's owner, or name a root that this user may write to",
     errno.EROFS: "name a root on a file system that is not read-only",
+    errno.EBUSY: "something is mounted there, or uses it: end that, then try again",
+    errno.ESTALE: "a file server gave it up: mount it again, then try again",
+    errno.ELOOP: "a symbolic link took its place meanwhile: find out who works there",
     errno.EXDEV: "part of the root is another file system or image layer; name a root within one",
 }
 

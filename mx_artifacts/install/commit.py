@@ -8,18 +8,39 @@ whether by success, by an exception or by kill -9: one way for all three.
 from __future__ import annotations
 
 import os
+import stat
+from collections.abc import Collection, Iterable
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from mx_artifacts.errors import RollbackFailedError, UnsafePathError
 from mx_artifacts.filesystem.access import Access
-from mx_artifacts.filesystem.files import fsync_directory, inode_of, open_parent
+from mx_artifacts.filesystem.beneath import Directory
+from mx_artifacts.filesystem.busy import retried
+from mx_artifacts.filesystem.files import make_parents, place_directory
 from mx_artifacts.filesystem.rename import exchange, rename_new
-from mx_artifacts.install.journal import Journal, Move, load_journal, save_journal
+from mx_artifacts.filesystem.resolved_path import is_open_to_others
+from mx_artifacts.install.journal import (
+    EmptyRoot,
+    Journal,
+    Move,
+    is_committed,
+    load_journal,
+    save_journal,
+)
 from mx_artifacts.install.plan import Plan, plan_entries, plan_whole
+from mx_artifacts.install.receipts.voucher import withdraw
 from mx_artifacts.install.staging.staging import StagedTree
 from mx_artifacts.install.workspace.entries import ancestors
-from mx_artifacts.install.workspace.workspace import Workspace
+from mx_artifacts.install.workspace.workspace import (
+    JOURNAL_NAME,
+    OLD,
+    STAGING,
+    TREE,
+    Workspace,
+)
 from mx_artifacts.observability.catalogue import EntryMoved, MovesJournaled
 from mx_artifacts.observability.events import EventSink
 
@@ -42,7 +63,7 @@ class Committer:
     replace: bool
     events: EventSink
 
-    def commit(self, workspace: Workspace, staged: StagedTree, access: Access) -> Outcome:
+    def commit(self, workspace: Workspace, staged: StagedTree) -> Outcome:
         """Journal the moves, then make them. On any exception the caller must `settle`.
 
         An entry that somebody else puts there meanwhile wins, as one that stood there before.
@@ -59,102 +80,129 @@ class Committer:
                 above = sorted({above for entry in entries for above in ancestors(entry)})
                 root = ("",) if plan.empty_root is None else ()
                 return Outcome(entries, (), {}, (*root, *above))
-        plan = plan_entries(workspace, staged, self.replace)
+        with workspace.root_if_any() as there:
+            plan = plan_entries(there, staged, self.replace)
         self._write_journal(workspace, staged, plan)
-        moved = set()
-        for index, move in enumerate(plan.moves):
-            source = staged.directory / move.entry
-            aside = _aside(workspace, staged.directory.name, index)
-            with open_parent(workspace.root, move.entry, create=access) as (parent_fd, name):
-                if _move(source, parent_fd, name, move, aside):
-                    moved.add(move.entry)
-            self.events(EntryMoved(str(workspace.root), move.entry))
-        _make_durable(workspace.root, moved)
+        moved = self._move_entries(workspace, staged, plan)
         kept = (*plan.kept, *(move.entry for move in plan.moves if move.entry not in moved))
         directories = tuple(plan.new_directories)
         return Outcome(frozenset(moved), tuple(sorted(kept)), plan.blocked, directories)
 
     def _write_journal(self, workspace: Workspace, staged: StagedTree, plan: Plan) -> None:
         journal = Journal(
-            staged=staged.directory.name,
+            staged=staged.place.name,
             receipt=str(self.receipt),
             moves=tuple(plan.moves),
             new_directories=tuple(plan.new_directories),
             empty_root=plan.empty_root,
         )
-        save_journal(workspace.journal, journal)
+        retried(lambda: save_journal(workspace.held, journal))
         self.events(MovesJournaled(str(workspace.root), len(journal.moves)))
 
     def _move_whole(self, workspace: Workspace, staged: StagedTree, plan: Plan) -> bool:
         """Rename the tree onto the root; False when it must go in entry by entry after all."""
-        with open_parent(workspace.root, "") as (parent_fd, name):
-            try:
-                if plan.empty_root is None:
-                    rename_new(staged.directory, parent_fd, name)
-                else:  # rename(2) replaces an empty directory, and refuses any other
-                    os.rename(staged.directory, name, dst_dir_fd=parent_fd)
-            except OSError:
-                if workspace.root.is_dir():  # made or filled meanwhile, or a lower overlay layer's
+        source, above, name = staged.place.held, workspace.above, workspace.root.name
+        try:
+            if plan.empty_root is None:
+                rename_new(source.descriptor, TREE, above.descriptor, name)
+            else:  # rename(2) replaces an empty directory, and refuses any other
+                os.rename(TREE, name, src_dir_fd=source.descriptor, dst_dir_fd=above.descriptor)
+        except OSError:
+            with workspace.root_if_any() as root:
+                if root is not None:  # made or filled meanwhile, or a lower overlay layer's
                     return False
-                raise
-        fsync_directory(workspace.root.parent)
+            raise
+        above.sync()
         self.events(EntryMoved(str(workspace.root), entry=""))
         return True
 
+    def _move_entries(self, workspace: Workspace, staged: StagedTree, plan: Plan) -> set[str]:
+        """Move entries in; return those that took their place."""
+        moved: set[str] = set()
+        if not plan.moves:
+            return moved
+        access, place = workspace.access(), staged.place.held
+        with ExitStack() as stack:
+            root = stack.enter_context(workspace.open_root())
+            old = stack.enter_context(workspace.enter(OLD))
+            for index, move in enumerate(plan.moves):
+                aside = Aside(old, _aside_name(staged.place.name, index))
+                make_parents(root, move.entry, access, place)
+                if retried(partial(_move_in, place, root, move, aside)):
+                    moved.add(move.entry)
+                self.events(EntryMoved(str(workspace.root), move.entry))
+            _make_durable(root, moved)
+        return moved
 
-def settle(workspace: Workspace) -> bool:
+
+@dataclass(frozen=True)
+class Aside:
+    """Where something is moved to that is in the way."""
+
+    directory: Directory
+    name: str
+
+
+def settle(workspace: Workspace, *, is_done: bool = False) -> bool:
     """Take back what an install without receipt has moved, then remove all that is left of it.
 
-    Only under the root's lock. Returns whether something was taken back.
+    `is_done`: the receipt is known to be there. Only under the root's lock. Returns whether
+    something was taken back.
 
     Raises:
         RollbackFailedError: naming what could not be taken back; the journal stays.
         OSError: the journal cannot be read or removed.
     """
-    journal = load_journal(workspace.journal)
-    taken_back = journal is not None and not os.path.exists(journal.receipt)
+    journal = load_journal(workspace.held)
+    taken_back = journal is not None and not is_done and not is_committed(journal)
     if journal is not None:
         if taken_back:
             _take_back(workspace, journal)
-        workspace.journal.unlink()
-        fsync_directory(workspace.directory)  # before what it speaks of goes
+            withdraw(workspace, Path(journal.receipt))
+        workspace.held.remove(JOURNAL_NAME)
+        workspace.held.sync()  # before what it speaks of goes
     workspace.sweep()
     return taken_back
 
 
-def _aside(workspace: Workspace, staged_name: str, index: int) -> Path:
-    return workspace.old / f"{staged_name}.{index}"
+def _aside_name(staged_name: str, index: int) -> str:
+    return f"{staged_name}.{index}"
 
 
-def _move(source: Path, parent_fd: int, name: str, move: Move, aside: Path) -> bool:
+def _move_in(place: Directory, root: Directory, move: Move, aside: Aside) -> bool:
     """Move one entry in; False when another stands there that may not be replaced."""
-    try:
-        if move.replaces:
-            try:
-                if exchange(source, parent_fd, name):  # the old one is now at `source`
-                    return True
-                os.rename(name, aside, src_dir_fd=parent_fd)  # a gap that readers may see
-            except FileNotFoundError:
-                pass  # its owner removed it meanwhile: ours is new
-        rename_new(source, parent_fd, name)
-    except FileExistsError:
-        return False
-    return True
+    source = f"{TREE}/{move.entry}"
+    with root.parent_of(move.entry) as (parent_fd, name):
+        try:
+            if move.replaces:
+                try:
+                    if exchange(place.descriptor, source, parent_fd, name):
+                        return True  # the old one is now at `source`
+                    _set_aside(parent_fd, name, aside)  # a gap that readers may see
+                except FileNotFoundError:
+                    pass  # its owner removed it meanwhile: ours is new
+            rename_new(place.descriptor, source, parent_fd, name)
+        except FileExistsError:
+            return False
+        return True
 
 
-def _make_durable(root: Path, entries: set[str]) -> None:
+def _set_aside(parent_fd: int, name: str, aside: Aside) -> None:
+    os.rename(name, aside.name, src_dir_fd=parent_fd, dst_dir_fd=aside.directory.descriptor)
+
+
+def _make_durable(root: Directory, entries: Iterable[str]) -> None:
     """Sync the directories whose names changed: those of the entries, and all above them."""
-    above = {str(parent) for entry in entries for parent in Path(entry).parents}
-    for directory in sorted(above):
-        fsync_directory(root / directory)
+    for directory in sorted({above for entry in entries for above in ("", *ancestors(entry))}):
+        root.sync(directory)
 
 
 def _take_back(workspace: Workspace, journal: Journal) -> None:
+    undo = _TakingBack(workspace, journal)
     numbered = reversed(list(enumerate(journal.moves)))
-    results = [_try_move_back(workspace, journal, index, move) for index, move in numbered]
+    results = [undo.try_move_back(index, move) for index, move in numbered]
     problems = [problem for problem in results if problem is not None]
-    for directory in reversed(journal.new_directories):
-        remove_if_empty(workspace.root, directory)
+    remove_emptied(workspace, journal.new_directories)
     if problems:
         raise RollbackFailedError(
             f"an install into {workspace.root} could not be taken back: {'; '.join(problems)}",
@@ -162,51 +210,108 @@ def _take_back(workspace: Workspace, journal: Journal) -> None:
         )
 
 
-def _try_move_back(workspace: Workspace, journal: Journal, index: int, move: Move) -> str | None:
-    """Undo one move; return what prevents it, if anything does."""
-    try:
-        _move_back(workspace, journal, index, move)
-    except (OSError, UnsafePathError) as error:
-        return f"{workspace.root / move.entry}: {error}"
-    return None
+@dataclass(frozen=True)
+class _TakingBack:
+    workspace: Workspace
+    journal: Journal
 
+    def try_move_back(self, index: int, move: Move) -> str | None:
+        """Undo one move; return what prevents it, if anything does."""
+        try:
+            self._move_back(index, move)
+        except (FileNotFoundError, NotADirectoryError):
+            return None  # the directory it was in is gone, and the entry with it
+        except (OSError, UnsafePathError) as error:
+            return f"{self.workspace.root / move.entry}: {error}"
+        return None
 
-def _move_back(workspace: Workspace, journal: Journal, index: int, move: Move) -> None:
-    """Undo one move, if it happened, and if what stands there is still what was moved in."""
-    aside = _aside(workspace, journal.staged, index)
-    staged = workspace.staging / journal.staged / move.entry
-    held = next((p for p in (aside, staged) if inode_of(p) not in (None, move.inode)), None)
-    try:
-        with open_parent(workspace.root, move.entry) as (parent_fd, name):
-            current = inode_of(name, dir_fd=parent_fd)
+    def _move_back(self, index: int, move: Move) -> None:
+        """Undo one move, if it happened, and if what stands there is still what was moved in."""
+        with ExitStack() as stack:
+            old = stack.enter_context(self.workspace.enter(OLD))
+            aside = Aside(old, _aside_name(self.journal.staged, index))
+            if move.entry:
+                root = stack.enter_context(self.workspace.open_root())
+                parent_fd, name = stack.enter_context(root.parent_of(move.entry))
+            else:
+                parent_fd, name = self.workspace.above.descriptor, self.workspace.root.name
+            held = self._held(stack, move, aside)
+            current = _inode_in(parent_fd, name)
             if current == move.inode:
-                if held is not None and exchange(held, parent_fd, name):
+                if held is not None and exchange(*held, parent_fd, name):
                     return
-                os.rename(name, aside.with_name(f"{aside.name}.new"), src_dir_fd=parent_fd)
+                _set_aside(parent_fd, name, Aside(old, f"{aside.name}.new"))
                 current = None
             if current is not None:
                 return  # never moved in, or replaced by its engine since
             if held is not None:
-                os.rename(held, name, dst_dir_fd=parent_fd)
-            elif journal.empty_root is not None:
-                _make_empty_root(workspace.root, journal)
-    except (FileNotFoundError, NotADirectoryError):
-        return  # the directory it was in is gone, and the entry with it
+                os.rename(held[1], name, src_dir_fd=held[0], dst_dir_fd=parent_fd)
+            elif self.journal.empty_root is not None:
+                self._make_empty_root(self.journal.empty_root)
+
+    def _held(self, stack: ExitStack, move: Move, aside: Aside) -> tuple[int, str] | None:
+        """Return where what the move replaced is now: a directory's descriptor, and a name."""
+        if aside.directory.inode_of(aside.name) not in (None, move.inode):
+            return aside.directory.descriptor, aside.name
+        path = f"{STAGING}/{self.journal.staged}/{TREE}"
+        try:
+            with suppress(UnsafePathError):
+                tree = stack.enter_context(
+                    self.workspace.enter(path)
+                    if move.entry
+                    else self.workspace.enter(path.rpartition("/")[0])
+                )
+                parent_fd, name = stack.enter_context(tree.parent_of(move.entry or TREE))
+                if _inode_in(parent_fd, name) not in (None, move.inode):
+                    return parent_fd, name
+        except (FileNotFoundError, NotADirectoryError):
+            pass
+        return None
+
+    def _make_empty_root(self, empty: EmptyRoot) -> None:
+        """Make the directory again that the root was; what it was is believed only of ourselves."""
+        workspace, above = self.workspace, self.workspace.above
+        is_ours = not is_open_to_others(workspace.held.status())
+        access = Access.of(above.status())
+
+        def apply(descriptor: int) -> None:
+            found = os.fstat(descriptor)
+            if not is_ours:
+                access.apply(descriptor)
+                return
+            if (found.st_uid, found.st_gid) != (empty.uid, empty.gid):
+                os.fchown(descriptor, empty.uid, empty.gid)
+            os.fchmod(descriptor, stat.S_IMODE(empty.mode))
+
+        with self.workspace.enter(STAGING) as staging:
+            name, workshop = staging.make_private("again-")
+            with workshop:
+                place_directory(above.descriptor, workspace.root.name, apply, workshop)
+            staging.remove_tree(name)
 
 
-def _make_empty_root(root: Path, journal: Journal) -> None:
-    assert journal.empty_root is not None
-    root.mkdir()
-    found = root.stat()
-    if (found.st_uid, found.st_gid) != (journal.empty_root.uid, journal.empty_root.gid):
-        os.chown(root, journal.empty_root.uid, journal.empty_root.gid)
-    root.chmod(journal.empty_root.mode)
-
-
-def remove_if_empty(root: Path, directory: str) -> None:
-    """Remove a directory below `root` ("": itself) unless something is in it."""
+def _inode_in(parent_fd: int, name: str) -> int | None:
     try:
-        with open_parent(root, directory) as (parent_fd, name):
-            os.rmdir(name, dir_fd=parent_fd)
-    except (OSError, UnsafePathError):
-        pass  # somebody else uses it by now, or it was never made
+        return os.stat(name, dir_fd=parent_fd, follow_symlinks=False).st_ino
+    except FileNotFoundError:
+        return None
+
+
+def remove_emptied(workspace: Workspace, directories: Collection[str]) -> None:
+    """Remove directories of a root ("": itself), inner ones first, unless something is in them.
+
+    One that somebody else uses by now, or that was never made, is let be.
+    """
+    with suppress(OSError, UnsafePathError), workspace.open_root() as root:
+        for directory in sorted(directories, reverse=True):
+            if directory:
+                remove_if_empty(root, directory)
+    if "" in directories:
+        with suppress(OSError):
+            os.rmdir(workspace.root.name, dir_fd=workspace.above.descriptor)
+
+
+def remove_if_empty(root: Directory, directory: str) -> None:
+    """Remove a directory below `root` unless something is in it."""
+    with suppress(OSError, UnsafePathError), root.parent_of(directory) as (parent_fd, name):
+        os.rmdir(name, dir_fd=parent_fd)

@@ -8,6 +8,7 @@ the receipt has its name.
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -15,7 +16,7 @@ from functools import partial
 from pathlib import Path
 
 from mx_artifacts.errors import ConfigurationError, InstallError, RollbackFailedError
-from mx_artifacts.filesystem.access import Access
+from mx_artifacts.filesystem.beneath import Directory
 from mx_artifacts.filesystem.files import has_all
 from mx_artifacts.filesystem.space import os_errors_translated
 from mx_artifacts.install.base import (
@@ -29,21 +30,22 @@ from mx_artifacts.install.base import (
 from mx_artifacts.install.commit import Committer, Outcome, settle
 from mx_artifacts.install.kept_entries import KeptEntries, doubt_changed, judge_kept
 from mx_artifacts.install.receipts.cache import remember
-from mx_artifacts.install.receipts.lookup import FoundReceipt, receipts_beside
+from mx_artifacts.install.receipts.lookup import FoundReceipt, receipts_in
 from mx_artifacts.install.receipts.receipt import (
     InstalledEntry,
     Receipt,
     RootReceipt,
     format_time,
-    new_receipt_path,
+    new_receipt_name,
     receipts_of,
     save_receipt,
 )
+from mx_artifacts.install.receipts.voucher import vouch
 from mx_artifacts.install.staging.staging import StagedTree, Staging
 from mx_artifacts.install.state.already_installed import find_installed
 from mx_artifacts.install.workspace.acquire import locked_workspaces
 from mx_artifacts.install.workspace.entries import ancestors
-from mx_artifacts.install.workspace.workspace import Workspace
+from mx_artifacts.install.workspace.workspace import RECEIPTS, Workspace
 from mx_artifacts.observability.catalogue import (
     ReceiptWritten,
     RootRecovered,
@@ -53,6 +55,8 @@ from mx_artifacts.observability.catalogue import (
 from mx_artifacts.observability.events import EventSink, ignore_events
 from mx_artifacts.runtime.clock import SYSTEM_CLOCK, Clock
 from mx_artifacts.runtime.gc_pause import gc_paused
+
+logger = logging.getLogger(__name__)
 
 
 def install_artifact(
@@ -119,11 +123,13 @@ class _Target:
 
     def judge_kept(self, find: Callable[[], Sequence[FoundReceipt]]) -> None:
         assert self.staged is not None, "judged are the entries of what was staged"
-        root = self.workspace.root
         dropped = self.staged.arrived & self.staged.dropped.keys()
-        self.still_there = frozenset(entry for entry in dropped if has_all(root, [entry]))
-        self.told = judge_kept(self.install, root, self.staged, self.kept)
-        doubt_changed(self.told, root, self.kept, find)
+        with self.workspace.root_if_any() as root:
+            if root is None:  # all of it was dropped, and nothing stood there
+                return
+            self.still_there = frozenset(entry for entry in dropped if has_all(root, [entry]))
+            self.told = judge_kept(self.install, root, self.staged, self.kept)
+            doubt_changed(self.told, root, self.kept, find)
 
     @property
     def install(self) -> RootInstall:
@@ -181,19 +187,31 @@ class _Install:
         self._stage()
         self.agreement.before_commit(self.artifact.artifact_id)
         receipt_path = self._commit()
-        self.settle()
+        self._tidy()
         return InstallReport(receipt_path, tuple(map(_report, self.targets)))
 
-    def settle(self) -> None:
-        """Bring every root to rest: after the receipt forward, before it back."""
-        failures = [self._settle_root(target.workspace) for target in self._inner_first()]
+    def settle(self, *, is_done: bool = False) -> None:
+        """Bring every root to rest: after the receipt (`is_done`) forward, before it back."""
+        spaces = [target.workspace for target in self._inner_first()]
+        failures = [self._settle_root(workspace, is_done) for workspace in spaces]
         for failure in failures:
             if failure is not None:
                 raise failure
 
-    def _settle_root(self, workspace: Workspace) -> RollbackFailedError | None:
+    def _tidy(self) -> None:
+        """Remove what the install needed; it is done, so what fails now is only told."""
         try:
-            taken_back = settle(workspace)
+            self.settle(is_done=True)
+        except OSError as error:
+            logger.warning(
+                "what was installed is complete, but not all was tidied up; the next install into "
+                "the root does it: %s",
+                error,
+            )
+
+    def _settle_root(self, workspace: Workspace, is_done: bool) -> RollbackFailedError | None:
+        try:
+            taken_back = settle(workspace, is_done=is_done)
         except RollbackFailedError as error:
             return error  # the other roots are settled all the same
         self.events(RootRecovered(str(workspace.root), taken_back))
@@ -215,7 +233,7 @@ class _Install:
     def _stage(self) -> None:
         """Adapt every root's tree to where it goes."""
         for target in self.targets:
-            if target.staging.workspace != target.workspace:
+            if not target.staging.workspace.is_same(target.workspace):
                 raise InstallError(
                     f"{target.install.root} is not what it was when the transfer began: a mount, "
                     "its owner or its modes changed",
@@ -226,25 +244,30 @@ class _Install:
             self.events(RootStaged(str(target.workspace.root), files))
 
     def _commit(self) -> Path:
-        directory, artifact_id = self.targets[0].workspace.receipts, self.artifact.artifact_id
-        now_seconds = self.clock.now()
-        path = new_receipt_path(directory, artifact_id, now_seconds)
+        with self.targets[0].workspace.enter(RECEIPTS) as receipts:
+            return self._commit_to(receipts)
+
+    def _commit_to(self, receipts: Directory) -> Path:
+        artifact_id, now_seconds = self.artifact.artifact_id, self.clock.now()
+        name = new_receipt_name(receipts, artifact_id, now_seconds)
+        path = receipts.path / name
         committer = Committer(path, self.replace, self.events)
         for target in self.targets:
             assert target.staged is not None, "every root was staged"
-            access = Access.of(target.workspace.root)
-            target.outcome = committer.commit(target.workspace, target.staged, access)
-            target.judge_kept(partial(receipts_beside, path))
+            target.outcome = committer.commit(target.workspace, target.staged)
+            target.judge_kept(partial(receipts_in, receipts))
         reports = tuple(map(_report, self.targets))
         if not any(target.outcome.installed for target in self.targets):
-            for earlier, _ in receipts_of(directory, artifact_id):
+            for earlier, _ in receipts_of(receipts, artifact_id):
                 self.agreement.before_receipt(reports)
-                return earlier
+                return receipts.path / earlier
         receipt = Receipt(
             self.artifact, format_time(now_seconds), tuple(map(_root_receipt, self.targets))
         )
-        save_receipt(path, receipt, lambda: self.agreement.before_receipt(reports))
-        remember(path, receipt)
+        for target in self.targets[1:]:
+            vouch(target.workspace, path)
+        save_receipt(receipts, name, receipt, lambda: self.agreement.before_receipt(reports))
+        remember(receipts, name, receipt)
         self.events(ReceiptWritten(str(path)))
         return path
 

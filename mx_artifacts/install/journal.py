@@ -7,14 +7,23 @@ not written but seen: an entry that was moved in carries the inode number it had
 
 from __future__ import annotations
 
+import errno
+import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from mx_artifacts.errors import RollbackFailedError
-from mx_artifacts.filesystem.files import write_json
+from mx_artifacts.errors import RollbackFailedError, UnsafePathError
+from mx_artifacts.filesystem.beneath import Directory
+from mx_artifacts.filesystem.files import as_json
 from mx_artifacts.filesystem.json_documents import field_of, read_document, relative_path, texts_of
+from mx_artifacts.filesystem.resolved_path import open_directory
+from mx_artifacts.install.receipts.receipt import RECEIPT_NAME
+from mx_artifacts.install.workspace.workspace import JOURNAL_NAME, PREFIX, RECEIPTS
+
+MAX_JOURNAL_BYTES = 128 * 1024 * 1024
+"""Maximum size of a journal [bytes]: a million moves, as many as a bundle has members."""
 
 
 @dataclass(frozen=True)
@@ -60,26 +69,44 @@ class Journal:
     empty_root: EmptyRoot | None = None
 
 
-def save_journal(path: Path, journal: Journal) -> None:
-    """Write the journal durably. Raises OSError."""
-    write_json(path, asdict(journal))
+def save_journal(workspace: Directory, journal: Journal) -> None:
+    """Write the journal of a workspace durably. Raises OSError."""
+    workspace.write(JOURNAL_NAME, as_json(asdict(journal)))
 
 
-def load_journal(path: Path) -> Journal | None:
-    """Read the journal; None when there is none.
+def load_journal(workspace: Directory) -> Journal | None:
+    """Read the journal of a workspace; None when there is none.
 
     Raises:
         RollbackFailedError: it is damaged, so that nobody knows what to take back.
+        OSError: it cannot be read.
     """
     try:
-        return _journal(read_document(path))
+        return _journal(read_document(workspace, JOURNAL_NAME, MAX_JOURNAL_BYTES))
     except FileNotFoundError:
         return None
-    except ValueError as error:
+    except (ValueError, OSError) as error:
+        if isinstance(error, OSError) and error.errno not in (errno.ELOOP, errno.ENXIO):
+            raise
+        why = error.strerror if isinstance(error, OSError) else error
         raise RollbackFailedError(
-            f"{path} is not a valid journal: {error}",
-            hint=f"remove the cache root and {path.parent}, and install again",
+            f"{workspace.path / JOURNAL_NAME} is not a valid journal: {why}",
+            hint=f"remove the cache root and {workspace.path}, and install again",
         ) from error
+
+
+def is_committed(journal: Journal) -> bool:
+    """Return whether the receipt of a journal exists.
+
+    It may be in the workspace of another root of the artifact. Raises OSError when that cannot be
+    told.
+    """
+    path = Path(journal.receipt)
+    try:
+        with open_directory(path.parent) as receipts:
+            return receipts.has(path.name)
+    except (FileNotFoundError, NotADirectoryError, UnsafePathError):
+        return False
 
 
 def _journal(document: Mapping[str, Any]) -> Journal:
@@ -87,7 +114,7 @@ def _journal(document: Mapping[str, Any]) -> Journal:
     moves: list[Mapping[str, Any]] = field_of(document, "moves", list)
     return Journal(
         staged=_name(field_of(document, "staged", str)),
-        receipt=field_of(document, "receipt", str),
+        receipt=_receipt_path(field_of(document, "receipt", str)),
         moves=tuple(map(_move, moves)),
         new_directories=tuple(map(relative_path, texts_of(document, "new_directories"))),
         empty_root=None
@@ -103,6 +130,17 @@ def _move(document: Mapping[str, Any]) -> Move:
         inode=field_of(document, "inode", int),
         replaces=field_of(document, "replaces", bool),
     )
+
+
+def _receipt_path(text: str) -> str:
+    """Return `text` when receipts are at such paths: a journal is not to ask for other files."""
+    directory, _, name = text.rpartition("/")
+    workspace = re.escape(f"/{PREFIX}")
+    if re.search(rf"{workspace}(\.[^/]+)?/{RECEIPTS}\Z", directory) and RECEIPT_NAME.fullmatch(
+        name
+    ):
+        return text
+    raise ValueError(f"{text[:200]!r} is no path of a receipt")
 
 
 def _name(text: str) -> str:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import compress
-from pathlib import Path
 
+from mx_artifacts.errors import UnsafePathError
+from mx_artifacts.filesystem.beneath import Directory
 from mx_artifacts.install.base import RootInstall
 from mx_artifacts.install.receipts.lookup import FoundReceipt
 from mx_artifacts.install.receipts.receipt import InstalledEntry
@@ -31,16 +31,17 @@ class KeptEntries:
 
 
 def judge_kept(
-    install: RootInstall, root: Path, staged: StagedTree, kept: Iterable[str]
+    install: RootInstall, held: Directory, staged: StagedTree, kept: Iterable[str]
 ) -> KeptEntries:
-    """Judge the entries `kept` of `root`, a path without links, beside what was staged for it.
+    """Judge the entries `kept` of the root `held` beside what was staged for it.
 
     One that is what was staged needs no further judgement: the fix-ups have judged that. Nor does
     one that is as an earlier install put it there, unless age tells what is current in it.
     """
     told = KeptEntries()
     fetched = {entry.entry: entry for entry in staged.entries}
-    unchanged = _still_unchanged(install, root, staged)
+    unchanged = _still_unchanged(install, held, staged)
+    root = held.path
     for entry in kept:
         if entry in unchanged:
             fault = install.judge(root, entry, None).fault if install.keep_mtimes else ""
@@ -50,7 +51,7 @@ def judge_kept(
                 told.same.append(entry)
             continue
         ours = fetched.get(entry)
-        if ours is not None and _is_same(root, ours, with_mtimes=install.keep_mtimes):
+        if ours is not None and _is_same(held, ours, with_mtimes=install.keep_mtimes):
             told.same.append(entry)
             if entry in staged.unverified:
                 told.unverified[entry] = staged.unverified[entry]
@@ -64,7 +65,10 @@ def judge_kept(
 
 
 def doubt_changed(
-    told: KeptEntries, root: Path, kept: Iterable[str], find: Callable[[], Sequence[FoundReceipt]]
+    told: KeptEntries,
+    held: Directory,
+    kept: Iterable[str],
+    find: Callable[[], Sequence[FoundReceipt]],
 ) -> None:
     """Doubt those of `kept`, with no verdict in `told`, that are not as they were installed.
 
@@ -77,31 +81,31 @@ def doubt_changed(
     installed: dict[str, tuple[InstalledEntry, str]] = {}
     for each in find():
         for part in each.receipt.roots:
-            if part.root == str(root):
+            if part.root == str(held.path):
                 for entry in part.installed:
                     installed.setdefault(entry.entry, (entry, each.path.name))
     for name in sorted(rest & installed.keys()):
         entry, receipt = installed[name]
-        if not _is_same(root, entry, with_mtimes=False):
+        if not _is_same(held, entry, with_mtimes=False):
             told.unverified[name] = (
                 f"not verified: it was changed since it was installed (receipt {receipt})"
             )
 
 
-def _still_unchanged(install: RootInstall, root: Path, staged: StagedTree) -> set[str]:
+def _still_unchanged(install: RootInstall, root: Directory, staged: StagedTree) -> set[str]:
     """Return the names of entries that are as they were when nothing needed to be fetched."""
     if SYSTEM_CLOCK.monotonic() - staged.looked_at < LOOK_AGAIN_SECONDS:
         return {entry.entry for entry in staged.unchanged}
-    stand = have_status(os.fspath(root), staged.unchanged, install.touched_on_hit)
+    stand = have_status(root.descriptor, staged.unchanged, install.touched_on_hit)
     return {entry.entry for entry in compress(staged.unchanged, stand)}
 
 
-def _is_same(root: Path, entry: InstalledEntry, *, with_mtimes: bool) -> bool:
+def _is_same(root: Directory, entry: InstalledEntry, *, with_mtimes: bool) -> bool:
     try:
         if with_mtimes and any(
-            os.lstat(root / file.path).st_mtime_ns != file.mtime_ns for file in entry.files
+            root.status_of(file.path).st_mtime_ns != file.mtime_ns for file in entry.files
         ):
             return False
         return entry_state(root, entry).state == "intact"
-    except OSError:
+    except (OSError, UnsafePathError):
         return False  # the judge meets the same obstacle, and says so

@@ -6,11 +6,12 @@ import os
 import stat
 from dataclasses import dataclass, field
 
-from mx_artifacts.filesystem.files import inode_of, standing_in, stands
+from mx_artifacts.filesystem.beneath import Directory
+from mx_artifacts.filesystem.files import standing_in, stands
 from mx_artifacts.install.journal import EmptyRoot, Move
 from mx_artifacts.install.staging.staging import StagedTree
 from mx_artifacts.install.workspace.entries import ancestors
-from mx_artifacts.install.workspace.workspace import Workspace
+from mx_artifacts.install.workspace.workspace import TREE, Workspace
 
 _REMOVED_MEANWHILE = "it stood there and was removed during the install; install again"
 
@@ -35,22 +36,37 @@ def plan_whole(workspace: Workspace, staged: StagedTree) -> Plan | None:
     if workspace.is_inside or staged.for_comparison or staged.unchanged:
         return None
     empty_root = None
-    if os.path.lexists(workspace.root):
-        if os.listdir(workspace.root):
-            return None
-        found = workspace.root.stat()
-        empty_root = EmptyRoot(stat.S_IMODE(found.st_mode), found.st_uid, found.st_gid)
-        try:
-            os.chown(staged.directory, empty_root.uid, empty_root.gid)
-        except PermissionError:
-            return None
-        os.chmod(staged.directory, empty_root.mode)
-    inode = staged.directory.lstat().st_ino
+    with workspace.root_if_any() as root:
+        if root is not None:
+            if root.names():
+                return None
+            found = root.status()
+            empty_root = EmptyRoot(stat.S_IMODE(found.st_mode), found.st_uid, found.st_gid)
+            if not _becomes(staged, empty_root):
+                return None
+        elif workspace.above.has(workspace.root.name):
+            return None  # a file, say, which entry by entry is in the way
+    inode = staged.inode_of("")
     return Plan(moves=[Move("", inode, replaces=False)], empty_root=empty_root)
 
 
-def plan_entries(workspace: Workspace, staged: StagedTree, replace: bool) -> Plan:
+def _becomes(staged: StagedTree, root: EmptyRoot) -> bool:
+    """Give a staged tree, which no other user can reach yet, the owner and mode of a root."""
+    descriptor = staged.place.held.open(TREE, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fchown(descriptor, root.uid, root.gid)
+        os.fchmod(descriptor, root.mode)
+    except PermissionError:
+        return False
+    finally:
+        os.close(descriptor)
+    return True
+
+
+def plan_entries(root: Directory | None, staged: StagedTree, replace: bool) -> Plan:
     """Plan one rename for each entry that is new or a repair, or, with `replace`, for every entry.
+
+    `root` is None where there is none any more.
 
     Raises:
         UnsafePathError: a symbolic link stands on the way to an entry.
@@ -58,7 +74,7 @@ def plan_entries(workspace: Workspace, staged: StagedTree, replace: bool) -> Pla
     plan = Plan()
     planned: set[str] = set()
     for entry in (staged_entry.entry for staged_entry in staged.entries):
-        found = stands(workspace.root, entry)
+        found = stands(root, entry) if root is not None else False
         if found is None:
             plan.blocked[entry] = "the root has a file where this entry needs a directory"
         elif found and not replace and entry not in staged.repairs:
@@ -66,18 +82,16 @@ def plan_entries(workspace: Workspace, staged: StagedTree, replace: bool) -> Pla
         elif entry in staged.for_comparison:
             plan.blocked[entry] = _REMOVED_MEANWHILE
         else:
-            inode = inode_of(staged.directory / entry)
-            assert inode is not None, "entries are made from what is staged"
-            plan.moves.append(Move(entry, inode, replaces=found))
+            plan.moves.append(Move(entry, staged.inode_of(entry), replaces=found))
             missing = [
                 above
                 for above in ancestors(entry)
-                if above not in planned and inode_of(workspace.root / above) is None
+                if above not in planned and (root is None or not root.has(above))
             ]
             planned.update(missing)
             plan.new_directories.extend(missing)
     unchanged = [each.entry for each in staged.unchanged]
-    standing = standing_in(workspace.root, unchanged)
+    standing = standing_in(root, unchanged) if root is not None else set()
     plan.kept += [entry for entry in unchanged if entry in standing]
     plan.blocked |= dict.fromkeys((e for e in unchanged if e not in standing), _REMOVED_MEANWHILE)
     return plan

@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from mx_artifacts.errors import ConfigurationError
-from mx_artifacts.filesystem.files import write_json
+from mx_artifacts.errors import ConfigurationError, UnsafePathError
+from mx_artifacts.filesystem.beneath import Directory
+from mx_artifacts.filesystem.files import as_json
 from mx_artifacts.filesystem.json_documents import field_of, read_document
-from mx_artifacts.filesystem.lock import locked
+from mx_artifacts.filesystem.lock import LockFile, locked
+from mx_artifacts.filesystem.resolved_path import open_directory
 from mx_artifacts.install.receipts.receipt import format_time
 from mx_artifacts.runtime.clock import SYSTEM_CLOCK, Clock
 
 _ARTIFACT_ID = re.compile(r"[0-9a-f]{64}")
 _LOCK_TIMEOUT_SECONDS = 10.0
+_MAX_BYTES = 1024 * 1024
+"""Maximum size of a file of the quarantine [bytes]: an id, a time and a reason."""
 NO_REASON = "no reason was given"
 
 
@@ -45,16 +48,20 @@ class Quarantine:
         added = Quarantined(checked_id(artifact_id), reason, format_time(clock.now()))
         with self._translated("written"):
             self._directory.mkdir(parents=True, exist_ok=True)
-            # write_json takes one writer in a directory at a time.
-            with locked([self._directory / "lock"], _LOCK_TIMEOUT_SECONDS, clock):
-                write_json(self._path(artifact_id), asdict(added))
+            with (
+                open_directory(self._directory) as directory,
+                locked([LockFile(directory)], _LOCK_TIMEOUT_SECONDS, clock),
+            ):
+                directory.write(_name(artifact_id), as_json(asdict(added)))
         return added
 
     def remove(self, artifact_id: str) -> bool:
         """Let an artifact out; False when it was not in. Raises ConfigurationError."""
         with self._translated("written"):
             try:
-                self._path(checked_id(artifact_id)).unlink()
+                name = _name(checked_id(artifact_id))
+                with open_directory(self._directory) as directory:
+                    directory.remove(name)
             except FileNotFoundError:
                 return False
             return True
@@ -68,10 +75,12 @@ class Quarantine:
         """
         with self._translated("read"):
             try:
-                names = sorted(os.listdir(self._directory))
+                directory = open_directory(self._directory)
             except FileNotFoundError:
                 return {}
-            entries = [_read(self._directory / name) for name in names if name.endswith(".json")]
+            with directory:
+                names = [name for name in directory.names() if name.endswith(".json")]
+                entries = [_read(directory, name) for name in names]
             return {entry.artifact_id: entry for entry in entries}
 
     def refusals(self) -> dict[str, str]:
@@ -86,14 +95,11 @@ class Quarantine:
     def _directory(self) -> Path:
         return self.state_directory / "quarantine"
 
-    def _path(self, artifact_id: str) -> Path:
-        return self._directory / f"{artifact_id}.json"
-
     @contextmanager
     def _translated(self, done: str) -> Iterator[None]:
         try:
             yield
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, UnsafePathError) as error:
             raise ConfigurationError(
                 f"the quarantine in {self._directory} cannot be {done}: {error}",
                 hint="set MX_STATE_DIR to a directory that this user may write to and that stays",
@@ -110,8 +116,12 @@ def checked_id(text: str) -> str:
     return text
 
 
-def _read(path: Path) -> Quarantined:
-    document = read_document(path)
+def _name(artifact_id: str) -> str:
+    return f"{artifact_id}.json"
+
+
+def _read(directory: Directory, name: str) -> Quarantined:
+    document = read_document(directory, name, _MAX_BYTES)
     return Quarantined(
         artifact_id=field_of(document, "artifact_id", str),
         reason=field_of(document, "reason", str),

@@ -7,13 +7,15 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 
 from mx_artifacts.filesystem.space import os_errors_translated
 from mx_artifacts.install.commit import settle
-from mx_artifacts.install.journal import load_journal
-from mx_artifacts.install.workspace.acquire import locked_workspaces, remove_if_unused
-from mx_artifacts.install.workspace.workspace import JOURNAL_NAME, receipt_directories
+from mx_artifacts.install.journal import is_committed, load_journal
+from mx_artifacts.install.workspace.acquire import locked_workspaces
+from mx_artifacts.install.workspace.opening import found_workspaces, has_workspace
+from mx_artifacts.install.workspace.workspace import JOURNAL_NAME
 from mx_artifacts.runtime.clock import SYSTEM_CLOCK, Clock
 
 
@@ -26,11 +28,11 @@ def unfinished_install(root: Path) -> Path | None:
         RollbackFailedError: the journal is damaged.
         OSError: it cannot be read.
     """
-    for directory in receipt_directories(root):
-        path = directory.with_name(JOURNAL_NAME)
-        journal = load_journal(path)
-        if journal is not None and not os.path.exists(journal.receipt):
-            return path
+    with found_workspaces(root) as workspaces:
+        for workspace in workspaces:
+            journal = load_journal(workspace)
+            if journal is not None and not is_committed(journal):
+                return workspace.path / JOURNAL_NAME
     return None
 
 
@@ -51,9 +53,10 @@ def take_back_unfinished(
     with os_errors_translated("take back an install"):
         if not any(unfinished_install(root) for root in resolved):
             return []
-        used = [root for root in resolved if receipt_directories(root)]
+        used = [root for root in resolved if has_workspace(root)]
         with locked_workspaces(used, lock_timeout_seconds, clock) as spaces:
             unfinished += [space.root for space in spaces if settle(space)]
-        for space in spaces:
-            remove_if_unused(space, clock)
+            for space in spaces:
+                with suppress(OSError):
+                    space.remove_if_unused()
     return unfinished

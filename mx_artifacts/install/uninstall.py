@@ -8,29 +8,35 @@ from __future__ import annotations
 
 import errno
 import os
+import secrets
 import stat
-import tempfile
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from mx_artifacts.errors import ConfigurationError, UnsafePathError
-from mx_artifacts.filesystem.files import fsync_directory, inode_of, open_parent
+from mx_artifacts.filesystem.beneath import Directory
+from mx_artifacts.filesystem.busy import retried
+from mx_artifacts.filesystem.resolved_path import is_open_to_others
 from mx_artifacts.filesystem.space import os_errors_translated
-from mx_artifacts.install.commit import remove_if_empty, settle
-from mx_artifacts.install.receipts.lookup import UNINSTALLED, claims, newer_than, receipts_beside
+from mx_artifacts.install.commit import remove_emptied, remove_if_empty, settle
+from mx_artifacts.install.receipts.believed import check_roots
+from mx_artifacts.install.receipts.lookup import UNINSTALLED, claims, newer_than, receipts_in
 from mx_artifacts.install.receipts.receipt import (
     InstalledEntry,
     Receipt,
     RootReceipt,
     load_named_receipt,
-    load_receipt,
+    load_receipt_in,
     save_receipt,
 )
+from mx_artifacts.install.receipts.voucher import withdraw
 from mx_artifacts.install.state.contents import entry_state
 from mx_artifacts.install.workspace.acquire import locked_workspaces
 from mx_artifacts.install.workspace.entries import ancestors
-from mx_artifacts.install.workspace.workspace import Workspace, receipt_directories
+from mx_artifacts.install.workspace.opening import receipt_directories
+from mx_artifacts.install.workspace.workspace import OLD, Workspace
 from mx_artifacts.kinds.base import NEVER_PACKED
 from mx_artifacts.kinds.registry import get_kind
 from mx_artifacts.kinds.usage_markers import matches
@@ -74,6 +80,7 @@ def uninstall_artifact(
     receipt_path: Path,
     *,
     force: bool = False,
+    roots: Collection[Path] = (),
     lock_timeout_seconds: float,
     clock: Clock = SYSTEM_CLOCK,
     events: EventSink = ignore_events,
@@ -81,107 +88,113 @@ def uninstall_artifact(
     """Remove what an install put into its roots, and directories that it made and leaves empty.
 
     An entry of which a file changed since is kept whole, unless `force`: a half of one could be
-    worse than either. Files that others put into an entry stay; locks and other litter go with
-    it. What an install replaced does not come back. The receipt is renamed to `*.uninstalled`, or
-    keeps listing what was kept. Blocks; any thread.
+    worse than either. So is one with a file of another user than it was given to. Files that
+    others put into an entry stay; locks and other litter go with it. What an install replaced does
+    not come back. The receipt is renamed to `*.uninstalled`, or keeps listing what was kept.
+
+    A receipt is believed of the root in whose workspace it lies, and of further ones that vouch for
+    it; of others only if the caller names them in `roots`, or with `force`. Blocks; any thread.
 
     Raises:
-        ConfigurationError: it is no receipt or a damaged one, or a copy somewhere else.
+        ConfigurationError: it is no receipt or a damaged one, or a copy somewhere else, or names a
+            root that is not believed.
         InstallLockedError: another installer holds a root for longer than `lock_timeout_seconds`.
+        UnsafePathError: a stranger's link leads to a root.
         InstallError: the operating system refuses something; what was
             removed until then stays removed, and a second run goes on.
     """
     path = Path(os.path.realpath(receipt_path))
     path = path.with_name(path.name.removesuffix(UNINSTALLED))
     receipt = _load(path)
-    with os_errors_translated(f"uninstall by {path}"):
+    if not force:
+        check_roots(path, receipt, roots)
+    with os_errors_translated(f"uninstall by {path}"), ExitStack() as stack:
         names = [root.root for root in receipt.roots if os.path.lexists(root.root)]
-        with locked_workspaces(list(map(Path, names)), lock_timeout_seconds, clock) as held:
-            spaces = dict(zip(names, held, strict=True))
-            for space in spaces.values():
-                settle(space)  # what an installer that was killed left
-            if not path.exists():  # undone while the lock was waited for, or before
-                return UndoReport(path, receipt.artifact.artifact_id, receipt.artifact.kind, ())
-            undo = _Undo(path, load_receipt(path), force, events)
-            roots = tuple(undo.root(root, spaces.get(root.root)) for root in undo.receipt.roots)
-            undo.retire(roots)
-            for space in spaces.values():
-                if space.directory.exists():
-                    space.sweep()
-    return UndoReport(path, receipt.artifact.artifact_id, receipt.artifact.kind, roots)
+        held = stack.enter_context(
+            locked_workspaces(list(map(Path, names)), lock_timeout_seconds, clock)
+        )
+        spaces = dict(zip(names, held, strict=True))
+        for space in spaces.values():
+            settle(space)  # what an installer that was killed left
+        receipts = _receipts_of(receipt.roots[0], path, stack)
+        if not receipts.has(path.name):  # undone while the lock was waited for, or before
+            return UndoReport(path, receipt.artifact.artifact_id, receipt.artifact.kind, ())
+        again = load_receipt_in(receipts, path.name)
+        if [root.root for root in again.roots] != [root.root for root in receipt.roots]:
+            raise ConfigurationError(
+                f"{path} was changed meanwhile", hint="look at it, and try again"
+            )
+        undo = _Undo(path, receipts, again, force, events)
+        reports = tuple(undo.root(root, spaces.get(root.root)) for root in again.roots)
+        undo.retire(reports, spaces)
+        for space in spaces.values():
+            with suppress(FileNotFoundError):  # it was in a root that is gone now
+                space.sweep()
+    return UndoReport(path, receipt.artifact.artifact_id, receipt.artifact.kind, reports)
 
 
 def _load(path: Path) -> Receipt:
     undone = path.with_name(path.name + UNINSTALLED)
     receipt = load_named_receipt(undone if undone.exists() and not path.exists() else path)
-    # Only beside the others does it show what a later install owns by now.
-    if path.parent not in receipt_directories(Path(receipt.roots[0].root)):
-        raise ConfigurationError(
-            f"{path} is not where its root's receipts are",
-            hint="fetch-and-install prints where a receipt is; or name the cache with --kind",
-        )
+    with ExitStack() as stack:
+        _receipts_of(receipt.roots[0], path, stack)
     return receipt
+
+
+def _receipts_of(root: RootReceipt, path: Path, stack: ExitStack) -> Directory:
+    """Return the directory of the receipt at `path`, which `stack` closes.
+
+    Only beside the others does it show what a later install owns by now.
+    """
+    found = stack.enter_context(receipt_directories(Path(root.root)))
+    for directory in found:
+        if directory.path == path.parent:
+            return directory
+    raise ConfigurationError(
+        f"{path} is not where its root's receipts are",
+        hint="fetch-and-install prints where a receipt is; or name the cache with --kind",
+    )
 
 
 @dataclass
 class _Undo:
     path: Path
+    receipts: Directory
     receipt: Receipt
     force: bool
     events: EventSink
-    _aside_count: int = field(default=0, init=False)
 
     def root(self, root: RootReceipt, workspace: Workspace | None) -> RootUndo:
         if workspace is None:
             return RootUndo(root.root, tuple(e.entry for e in root.installed), {}, ())
-        owners = claims(newer_than(receipts_beside(self.path), self.path), root.root)
-        removed: list[str] = []
+        owners = claims(newer_than(receipts_in(self.receipts), self.path), root.root)
+        mine = [entry for entry in root.installed if entry.entry not in owners]
         kept: dict[str, str] = {}
-        for entry in root.installed:
-            if entry.entry in owners:
-                continue
-            reason = self._remove(workspace, entry)
-            if reason:
-                kept[entry.entry] = reason
-            else:
-                removed.append(entry.entry)
-                self.events(EntryRemoved(root.root, entry.entry))
-        self._tidy(workspace, root, removed)
+        with workspace.open_root() as directory, workspace.enter(OLD) as old:
+            removal = _Removal(directory, old, self._owners(directory), self._litter, self.force)
+            for entry in mine:
+                reason = removal.remove(entry)
+                if reason:
+                    kept[entry.entry] = reason
+                else:
+                    self.events(EntryRemoved(root.root, entry.entry))
+            removed = [entry.entry for entry in mine if entry.entry not in kept]
+            self._tidy(workspace, directory, root, removed)
         superseded = tuple(e.entry for e in root.installed if e.entry in owners)
         return RootUndo(root.root, tuple(removed), kept, superseded)
 
-    def _remove(self, workspace: Workspace, entry: InstalledEntry) -> str:
-        """Remove one entry; return why it is kept, if it is."""
-        found = entry_state(workspace.root, entry)
-        if found.changed and not self.force:
-            return f"changed since: {', '.join(found.changed[:3])}"
-        try:
-            with open_parent(workspace.root, entry.entry) as (parent_fd, name):
-                if stat.S_ISLNK(os.stat(name, dir_fd=parent_fd, follow_symlinks=False).st_mode):
-                    return "a symbolic link stands there now"
-                if self._is_ours_alone(workspace.root, entry):
-                    try:
-                        os.rename(name, self._aside(workspace), src_dir_fd=parent_fd)
-                        return ""
-                    except OSError as error:
-                        if error.errno != errno.EXDEV:  # of a lower overlay layer: file by file
-                            raise
-            for file in entry.files:
-                with open_parent(workspace.root, file.path) as (parent_fd, name):
-                    if inode_of(name, dir_fd=parent_fd) is not None:
-                        os.unlink(name, dir_fd=parent_fd)
-            _remove_empty(workspace.root, entry)
-        except (FileNotFoundError, NotADirectoryError):
-            return ""  # it is gone, or something else stands in its way
-        except (UnsafePathError, IsADirectoryError) as error:
-            return str(error)
-        return ""
+    def _owners(self, root: Directory) -> frozenset[int] | None:
+        """Return whose files may be removed; None: anybody's.
 
-    def _is_ours_alone(self, root: Path, entry: InstalledEntry) -> bool:
-        ours = {file.path for file in entry.files}
-        return all(
-            path in ours or matches(path, self._litter) for path in _files(root, entry.entry)
-        )
+        Where strangers can have written the receipt, or put other files in the place of ours, it is
+        only those of whom the files were given to, or who wrote the receipt; and root's only in a
+        root of root's.
+        """
+        found = root.status()
+        if not is_open_to_others(found) and not is_open_to_others(self.receipts.status()):
+            return None
+        writer = self.receipts.status_of(self.path.name).st_uid
+        return frozenset({found.st_uid, *({writer, os.geteuid()} - {0})})
 
     @property
     def _litter(self) -> tuple[str, ...]:
@@ -190,58 +203,123 @@ class _Undo:
         except ConfigurationError:  # of a plug-in that is not here any more
             return NEVER_PACKED
 
-    def _aside(self, workspace: Workspace) -> Path:
-        self._aside_count += 1
-        directory = tempfile.mkdtemp(dir=workspace.old, prefix="undo-")
-        return Path(directory, str(self._aside_count))
-
-    def _tidy(self, workspace: Workspace, root: RootReceipt, removed: Collection[str]) -> None:
+    def _tidy(
+        self,
+        workspace: Workspace,
+        directory: Directory,
+        root: RootReceipt,
+        removed: Collection[str],
+    ) -> None:
         """Remove empty directories that installs made, and make the removals durable."""
-        above = {directory for entry in removed for directory in ancestors(entry)}
+        above = {each for entry in removed for each in ancestors(entry)}
         made = {
-            directory
-            for each in receipts_beside(self.path, uninstalled=True)
-            for part in each.receipt.roots
+            each
+            for receipt in receipts_in(self.receipts, uninstalled=True)
+            for part in receipt.receipt.roots
             if part.root == root.root
-            for directory in part.made
+            for each in part.made
         }
-        for directory in sorted(above & made, reverse=True):
-            remove_if_empty(workspace.root, directory)
-        if "" in made:
-            remove_if_empty(workspace.root, "")
-        for directory in sorted({"", *above}):
-            path = workspace.root / directory
-            if path.is_dir():
-                fsync_directory(path)
-        fsync_directory(workspace.root.parent)
+        remove_emptied(workspace, [*(above & made), *({""} & made)])
+        for each in sorted({"", *above}):
+            with suppress(FileNotFoundError, NotADirectoryError):
+                directory.sync(each)
+        workspace.above.sync()
 
-    def retire(self, roots: Collection[RootUndo]) -> None:
+    def retire(self, roots: Collection[RootUndo], spaces: Mapping[str, Workspace]) -> None:
         """Write the receipt of what was kept, or set it aside when nothing was."""
         kept = {root.root: root.kept for root in roots}
         if not any(kept.values()):
-            self.path.replace(self.path.with_name(self.path.name + UNINSTALLED))
-            fsync_directory(self.path.parent)
+            name, directory = self.path.name, self.receipts.descriptor
+            within = {"src_dir_fd": directory, "dst_dir_fd": directory}
+            os.rename(name, name + UNINSTALLED, **within)
+            self.receipts.sync()
+            for space in spaces.values():
+                withdraw(space, self.path)
             return
         remaining = tuple(
             replace(root, installed=tuple(e for e in root.installed if e.entry in kept[root.root]))
             for root in self.receipt.roots
         )
-        save_receipt(self.path, replace(self.receipt, roots=remaining))
+        save_receipt(self.receipts, self.path.name, replace(self.receipt, roots=remaining))
 
 
-def _files(root: Path, entry: str) -> Iterator[str]:
+@dataclass(frozen=True)
+class _Removal:
+    """Removes entries of a root; files of `owners` only, unless that is None."""
+
+    root: Directory
+    old: Directory
+    owners: frozenset[int] | None
+    litter: tuple[str, ...]
+    force: bool
+
+    def remove(self, entry: InstalledEntry) -> str:
+        """Remove one entry; return why it is kept, if it is."""
+        found = entry_state(self.root, entry)
+        if found.changed and not self.force:
+            return f"changed since: {', '.join(found.changed[:3])}"
+        try:
+            foreign = "" if self.owners is None or self.force else self._foreign(entry)
+            if foreign:
+                return foreign
+            return self._remove(entry)
+        except (FileNotFoundError, NotADirectoryError):
+            return ""  # it is gone, or something else stands in its way
+        except (UnsafePathError, IsADirectoryError) as error:
+            return str(error)
+
+    def _foreign(self, entry: InstalledEntry) -> str:
+        """Say that a file of an entry is somebody else's than it was given to, or "" """
+        assert self.owners is not None
+        for file in entry.files:
+            with suppress(FileNotFoundError, NotADirectoryError):
+                owner = self.root.status_of(file.path).st_uid
+                if owner not in self.owners:
+                    return f"{file.path} belongs to user {owner} now"
+        return ""
+
+    def _remove(self, entry: InstalledEntry) -> str:
+        with self.root.parent_of(entry.entry) as (parent_fd, name):
+            if stat.S_ISLNK(os.stat(name, dir_fd=parent_fd, follow_symlinks=False).st_mode):
+                return "a symbolic link stands there now"
+            if self._is_ours_alone(entry) and self._move_aside(parent_fd, name):
+                return ""
+        for file in entry.files:
+            with suppress(FileNotFoundError):
+                self.root.remove(file.path)
+        self._remove_empty(entry)
+        return ""
+
+    def _move_aside(self, parent_fd: int, name: str) -> bool:
+        aside = f"undo-{secrets.token_hex(8)}"
+        within = {"src_dir_fd": parent_fd, "dst_dir_fd": self.old.descriptor}
+        try:
+            retried(lambda: os.rename(name, aside, **within))
+        except OSError as error:
+            if error.errno != errno.EXDEV:  # of a lower overlay layer: file by file
+                raise
+            return False
+        return True
+
+    def _is_ours_alone(self, entry: InstalledEntry) -> bool:
+        ours = {file.path for file in entry.files}
+        return all(
+            path in ours or matches(path, self.litter) for path in _files(self.root, entry.entry)
+        )
+
+    def _remove_empty(self, entry: InstalledEntry) -> None:
+        within = {above for file in entry.files for above in ancestors(file.path)}
+        for directory in sorted(within, reverse=True):
+            if f"{directory}/".startswith(f"{entry.entry}/"):
+                remove_if_empty(self.root, directory)
+
+
+def _files(root: Directory, entry: str) -> Iterator[str]:
     """Yield everything below `entry` that is no directory, or itself; links are not followed."""
     pending = [entry]
     while pending:
         path = pending.pop()
-        if (root / path).is_symlink() or not (root / path).is_dir():
-            yield path
+        if stat.S_ISDIR(root.status_of(path).st_mode):
+            pending.extend(f"{path}/{name}" for name in root.names(path))
         else:
-            pending.extend(f"{path}/{name}" for name in os.listdir(root / path))
-
-
-def _remove_empty(root: Path, entry: InstalledEntry) -> None:
-    within = {above for file in entry.files for above in ancestors(file.path)}
-    for directory in sorted(within, reverse=True):
-        if f"{directory}/".startswith(f"{entry.entry}/"):
-            remove_if_empty(root, directory)
+            yield path

@@ -9,13 +9,17 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
 
-from mx_artifacts.bundle.tree import scan_tree
+from mx_artifacts.bundle.tree import scan_directory
 from mx_artifacts.errors import NothingToPublishError
+from mx_artifacts.filesystem.beneath import Directory
+from mx_artifacts.filesystem.resolved_path import open_directory
+from mx_artifacts.install.receipts.believed import check_roots
 from mx_artifacts.install.receipts.lookup import claims, receipts_beside
 from mx_artifacts.install.receipts.receipt import InstalledFile, RootReceipt, load_receipt
 from mx_artifacts.kinds.base import CacheKind
@@ -79,24 +83,28 @@ class UsageReport:
     roots: tuple[RootUsage, ...]
 
 
-def usage_of(receipt_path: str | Path) -> UsageReport:
+def usage_of(receipt_path: str | Path, *, roots: Collection[Path] = ()) -> UsageReport:
     """Compare the roots of an install with its receipt. Call it when the engine has started.
 
     Changes nothing. A hit of the whole cache means that nothing was compiled since, and that
     something shows that an engine looked; where nothing shows it either way, it is unknown.
-    Anything else that reads the files (a backup, a publisher) counts as a reader.
+    Anything else that reads the files (a backup, a publisher) counts as a reader. `roots`: as those
+    of `uninstall_artifact`.
 
     Raises:
         InstallError: the receipt cannot be read.
-        ConfigurationError: its kind is not known here.
+        ConfigurationError: its kind is not known here, or it names a root that is not believed.
     """
-    path = Path(os.path.abspath(receipt_path))
+    path = Path(os.path.realpath(receipt_path))
     receipt = load_receipt(path)
+    check_roots(path, receipt, roots)
     kind = get_kind(receipt.artifact.kind)
-    since_ns = path.stat().st_mtime_ns  # by the clock of the root's own file system
+    since_ns = path.lstat().st_mtime_ns  # by the clock of the root's own file system
     beside = receipts_beside(path)
-    roots = tuple(_usage(root, kind, since_ns, claims(beside, root.root)) for root in receipt.roots)
-    verdict, reason = _judge(roots, receipt.installed_at)
+    usages = tuple(
+        _usage(root, kind, since_ns, claims(beside, root.root)) for root in receipt.roots
+    )
+    verdict, reason = _judge(usages, receipt.installed_at)
     return UsageReport(
         receipt_path=path,
         artifact_id=receipt.artifact.artifact_id,
@@ -104,8 +112,8 @@ def usage_of(receipt_path: str | Path) -> UsageReport:
         installed_at=receipt.installed_at,
         verdict=verdict,
         reason=reason,
-        next_step=_next_step(verdict, kind, roots),
-        roots=roots,
+        next_step=_next_step(verdict, kind, usages),
+        roots=usages,
     )
 
 
@@ -120,11 +128,26 @@ class _Found:
 
 
 def _usage(root: RootReceipt, kind: CacheKind, since_ns: int, owners: Collection[str]) -> RootUsage:
+    try:
+        with open_directory(Path(root.root)) as directory:
+            return _usage_of(directory, root, kind, since_ns, owners)
+    except (FileNotFoundError, NotADirectoryError):  # removed since
+        gone = tuple(sorted(e.entry for e in root.installed if e.files))
+        return RootUsage(root.root, tuple(sorted({*root.kept, *gone})), gone)
+
+
+def _usage_of(
+    directory: Directory,
+    root: RootReceipt,
+    kind: CacheKind,
+    since_ns: int,
+    owners: Collection[str],
+) -> RootUsage:
     recorded = {file.path: file for entry in root.installed for file in entry.files}
-    files, litter = _scan(Path(root.root), kind)
+    files, litter = _scan(directory, kind)
     there = {file.entry for file in files}
     # A directory for an engine's unfinished work may be an entry, but nobody reads it.
-    kept = {e for e in root.kept if e in there or not (Path(root.root) / e).is_dir()}
+    kept = {e for e in root.kept if e in there or not _is_directory(directory, e)}
     ours = {*kept, *(entry.entry for entry in root.installed if entry.files)}
     compiled = [file for file in files if matches(file.path, kind.signs.compiled)]
     read = {file.entry for file in files if file.status.st_atime_ns > since_ns} & ours
@@ -149,36 +172,40 @@ def _usage(root: RootReceipt, kind: CacheKind, since_ns: int, owners: Collection
         rewritten=tuple(sorted({f.entry for f in compiled if _is_rewritten(f, recorded, kind)})),
         new=tuple(sorted(new)),
         signs=tuple(sorted((*marks, *locks))),
-        differences=_differences(Path(root.root), kind, ours, new),
+        differences=_differences(directory, files, kind, ours, new),
     )
 
 
-def _scan(root: Path, kind: CacheKind) -> tuple[list[_Found], dict[str, int]]:
+def _scan(root: Directory, kind: CacheKind) -> tuple[list[_Found], dict[str, int]]:
     """Return the files that the kind counts, and the mtimes [ns] of those that it leaves out."""
     try:
-        tree = scan_tree(root, kind.pack)
+        tree = scan_directory(root, kind.pack)
     except NothingToPublishError:  # removed since
         return [], {}
     files = [
         _Found(member.path, kind.install_entry_of(member.path), status)
         for member in tree.members
         if not member.is_dir
-        for status in _status(root / member.path)
+        for status in _status(root, member.path)
     ]
     litter = {
         skip.path: status.st_mtime_ns
         for skip in tree.skipped
         if not matches(skip.path, _NOT_THE_COMPILERS)
-        for status in _status(root / skip.path)
+        for status in _status(root, skip.path)
     }
     return files, litter
 
 
-def _status(path: Path) -> Iterator[os.stat_result]:
+def _status(root: Directory, path: str) -> Iterator[os.stat_result]:
     try:
-        yield path.lstat()
-    except OSError:
+        yield root.status_of(path)
+    except (OSError, ValueError):
         return  # removed meanwhile, or a name made fit to be printed
+
+
+def _is_directory(root: Directory, path: str) -> bool:
+    return any(stat.S_ISDIR(status.st_mode) for status in _status(root, path))
 
 
 def _unread(files: list[_Found], since_ns: int) -> set[str]:
@@ -204,13 +231,24 @@ def _is_rewritten(file: _Found, recorded: Mapping[str, InstalledFile], kind: Cac
 
 
 def _differences(
-    root: Path, kind: CacheKind, ours: Collection[str], new: Collection[str]
+    root: Directory,
+    files: Iterable[_Found],
+    kind: CacheKind,
+    ours: Collection[str],
+    new: Collection[str],
 ) -> Mapping[str, tuple[str, str]]:
-    if kind.key_factors is None or not new:
+    factors = kind.key_factors
+    if factors is None or not new:
         return {}
-    return kind.key_factors.differences(
-        [root / entry for entry in sorted(ours)], [root / entry for entry in sorted(new)]
-    )
+    named = [file for file in files if file.path.rpartition("/")[2] == factors.file_name]
+
+    def contents(entries: Collection[str]) -> Iterator[bytes]:
+        for file in named:
+            if file.entry in entries:
+                with suppress(OSError, ValueError):
+                    yield root.read(file.path, factors.max_bytes)
+
+    return factors.differences(contents(ours), contents(new))
 
 
 # --- what that means ------------------------------------------------------------------------------

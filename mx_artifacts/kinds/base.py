@@ -141,9 +141,10 @@ class KeyFactors:
     Attributes:
         file_name: what such a file is called.
         finding: a clause that goes before the factors that differ, and says what they led to.
+        max_bytes: maximum size of such a file [bytes]; a longer one is not read.
         differences: maps each factor that differs between an installed cache and the one in use,
-            both given as the directories of their entries, to (installed, in use); empty where one
-            of them has no such file that can be read. Does not raise.
+            both given as the contents of their files, to (installed, in use); empty where one of
+            them has no such file that can be understood. Does not raise.
         compare_files: maps each factor that differs between two such files, or directories that
             hold one, to (first, second). Raises ConfigurationError where there is none, or more
             than one.
@@ -151,8 +152,9 @@ class KeyFactors:
     """
 
     file_name: str
+    max_bytes: int
     finding: str
-    differences: Callable[[Iterable[Path], Iterable[Path]], Mapping[str, tuple[str, str]]]
+    differences: Callable[[Iterable[bytes], Iterable[bytes]], Mapping[str, tuple[str, str]]]
     compare_files: Callable[[Path, Path], Mapping[str, tuple[str, str]]]
     advice_for: Callable[[str], str]
 

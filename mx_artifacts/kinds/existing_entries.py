@@ -8,8 +8,10 @@ from functools import partial
 from pathlib import Path
 
 from mx_artifacts.bundle.entry import MAX_READ_BYTES
-from mx_artifacts.bundle.existing_entries import view_standing
+from mx_artifacts.bundle.existing_entries import existing_entry
+from mx_artifacts.errors import UnsafePathError
 from mx_artifacts.filesystem.regular_file import read_regular_file
+from mx_artifacts.filesystem.resolved_path import open_directory
 from mx_artifacts.kinds.base import CacheKind, EntryVerdict
 
 StandingJudge = Callable[[Path, str, "Path | None"], EntryVerdict]
@@ -35,11 +37,13 @@ def _judge(kind: CacheKind, root: Path, entry: str, fetched: Path | None) -> Ent
             return EntryVerdict(_LINK, is_unreadable=True)
         return EntryVerdict("there is a file where a directory should be, or the reverse")
     try:
-        view = view_standing(str(root), entry, kind.pack)
-        fault = kind.pack.fault_of(view) if view.files else _lack(entry, fetched)
-        if fault is not None:
-            return EntryVerdict(fault)
-        return kind.standing(view, root, fetched) if kind.standing else EntryVerdict()
+        with existing_entry(root, entry, kind.pack) as view:
+            fault = kind.pack.fault_of(view) if view.files else _lack(entry, fetched)
+            if fault is not None:
+                return EntryVerdict(fault)
+            return kind.standing(view, root, fetched) if kind.standing else EntryVerdict()
+    except UnsafePathError as error:
+        return EntryVerdict(str(error), is_unreadable=True)
     except OSError as error:
         if is_link:
             return EntryVerdict(_LINK, is_unreadable=True)
@@ -59,6 +63,7 @@ def fetched_differs(entry_path: str, root: Path, fetched: Path | None) -> bool:
         return False
     try:
         theirs = read_regular_file(fetched / entry_path, MAX_READ_BYTES)
-        return theirs != read_regular_file(root / entry_path, MAX_READ_BYTES)
-    except OSError:
+        with open_directory(root) as directory:
+            return directory.read(entry_path, MAX_READ_BYTES) != theirs
+    except (OSError, ValueError):  # no regular file, or a longer one
         return True

@@ -31,6 +31,8 @@ INSIDE = {
     *("GroupAnswer", "MemberReport"),
     # What a worker serves is added by the publisher and by seeds.
     "ChunkSource",
+    # Where an entry is, by which packing makes an EntryView; a kind's judge is given one.
+    "Directory",
 }
 
 

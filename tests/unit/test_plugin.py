@@ -37,11 +37,13 @@ def compiler(context):
     return Fact(context.env.get("AITER_COMPILER", "hipcc 6"), "probed: aiter")
 
 def differences(installed, in_use):
-    ours, theirs = (next(iter(entries)) / "key.json" for entries in (installed, in_use))
-    return compare_files(ours, theirs)
+    return compare(next(iter(installed)), next(iter(in_use)))
 
 def compare_files(ours, theirs):
-    ours, theirs = json.loads(ours.read_text()), json.loads(theirs.read_text())
+    return compare(ours.read_bytes(), theirs.read_bytes())
+
+def compare(ours, theirs):
+    ours, theirs = json.loads(ours), json.loads(theirs)
     return {name: (ours[name], theirs[name]) for name in ours if ours[name] != theirs[name]}
 
 KIND = plugin.CacheKind(
@@ -70,7 +72,8 @@ KIND = plugin.CacheKind(
         plugin.NINJA,
     ),
     key_factors=plugin.KeyFactors(
-        file_name="key.json", finding="AITER has another key: start it as on the source",
+        file_name="key.json", max_bytes=1 << 20,
+        finding="AITER has another key: start it as on the source",
         differences=differences, compare_files=compare_files,
         advice_for=lambda name: f"set {name} alike",
     ),

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import mmap
 import os
+import stat
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
@@ -72,7 +74,7 @@ def _inspect_bundle(output: Output, path: Path) -> None:
     from mx_artifacts.bundle.scan import scan_bundle
 
     try:
-        with path.open("rb") as file:
+        with open(path, "rb", opener=_open_without_waiting) as file:
             content = _mapped(file)
             members = scan_bundle(content)
             described = [_member_object(content, member) for member in members]
@@ -122,9 +124,16 @@ def _member_object(content: memoryview, member: BundleMember) -> dict[str, Any]:
     }
 
 
+def _open_without_waiting(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_NONBLOCK)
+
+
 def _mapped(file: BinaryIO) -> memoryview:
-    """Return a file's bytes, which are read as they are looked at."""
-    if not os.fstat(file.fileno()).st_size:
+    """Return a plain file's bytes, which are read as they are looked at. Raises OSError."""
+    found = os.fstat(file.fileno())
+    if not stat.S_ISREG(found.st_mode):  # by now
+        raise OSError(errno.EINVAL, "it is no plain file")
+    if not found.st_size:
         return memoryview(b"")
     return memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
 

@@ -13,7 +13,7 @@ from mx_artifact_cli import options
 from mx_artifact_cli.commands.uninstall import require_complete, show_undo
 from mx_artifact_cli.options import Verb
 from mx_artifact_cli.output import Output
-from mx_artifact_cli.receipts import receipts_of_kind
+from mx_artifact_cli.receipts import receipts_of_kind, stated_or_located
 from mx_artifact_cli.selection import ALL, select_kinds
 from mx_artifacts import settings
 from mx_artifacts.errors import ConfigurationError
@@ -65,7 +65,11 @@ def command(
         from mx_artifacts.install.uninstall import uninstall_artifact
 
         receipts = [] if keep else list(_receipts(output, artifact_id, stated_roots))
-        reports = [uninstall_artifact(path, lock_timeout_seconds=lock_timeout) for path in receipts]
+        roots = stated_or_located([ALL], stated_roots, None)
+        reports = [
+            uninstall_artifact(path, roots=roots, lock_timeout_seconds=lock_timeout)
+            for path in receipts
+        ]
         undone = [show_undo(output, report) for report in reports]
         if not keep and not undone:
             output.line("it is not installed in any root that was looked at")

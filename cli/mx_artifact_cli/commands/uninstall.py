@@ -12,7 +12,12 @@ from mx_artifact_cli import options
 from mx_artifact_cli.options import Verb
 from mx_artifact_cli.outcomes import EntriesKeptError
 from mx_artifact_cli.output import Output
-from mx_artifact_cli.receipts import chosen_receipts, kind_option, receipt_argument
+from mx_artifact_cli.receipts import (
+    chosen_receipts,
+    kind_option,
+    receipt_argument,
+    stated_or_located,
+)
 from mx_artifact_cli.selection import select_kinds
 from mx_artifact_cli.text import count_of
 from mx_artifacts.errors import ConfigurationError
@@ -27,7 +32,9 @@ if TYPE_CHECKING:
 @kind_option
 @options.root_option
 @options.framework_option
-@click.option("--force", is_flag=True, help="Remove entries that changed since, too.")
+@click.option(
+    "--force", is_flag=True, help="Remove entries that changed since, too, and believe RECEIPT."
+)
 @options.lock_timeout_option
 @click.pass_obj
 def command(
@@ -43,7 +50,8 @@ def command(
 
     Takes a RECEIPT, or all receipts of a kind's roots, where it takes back installs that were
     killed, too. Entries that changed since are kept, and the exit code is then 3; what others put
-    there is never touched.
+    there is never touched. A RECEIPT is believed of its own root, and of further ones that have it
+    recorded too; of others only where --kind and --root name them, or with --force.
     """
     from mx_artifacts.install.uninstall import uninstall_artifact
 
@@ -57,8 +65,10 @@ def command(
             output, receipt, kind_names, stated_roots, framework, may_be_none=bool(taken_back)
         )
         paths = [found.path for of_kind in chosen for found in of_kind]
+    roots = stated_or_located(kind_names, stated_roots, framework)
     reports = [
-        uninstall_artifact(path, force=force, lock_timeout_seconds=lock_timeout) for path in paths
+        uninstall_artifact(path, force=force, roots=roots, lock_timeout_seconds=lock_timeout)
+        for path in paths
     ]
     output.result(
         {

@@ -13,7 +13,12 @@ from mx_artifact_cli import options
 from mx_artifact_cli.options import Verb
 from mx_artifact_cli.outcomes import NotUsedError
 from mx_artifact_cli.output import Output
-from mx_artifact_cli.receipts import chosen_receipts, kind_option, receipt_argument
+from mx_artifact_cli.receipts import (
+    chosen_receipts,
+    kind_option,
+    receipt_argument,
+    stated_or_located,
+)
 
 if TYPE_CHECKING:
     from mx_artifacts.install.usage import UsageReport
@@ -39,8 +44,9 @@ def command(
     """
     from mx_artifacts.install.usage import UsageVerdict, usage_of
 
+    roots = stated_or_located(kind_names, stated_roots, framework)
     reports = [
-        usage_of(of_kind[0].path)
+        usage_of(of_kind[0].path, roots=roots)
         for of_kind in chosen_receipts(output, receipt, kind_names, stated_roots, framework)
     ]
     described = [_show(output, report) for report in reports]

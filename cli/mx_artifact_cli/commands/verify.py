@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +11,12 @@ import click
 from mx_artifact_cli import options
 from mx_artifact_cli.options import Verb
 from mx_artifact_cli.output import Output
-from mx_artifact_cli.receipts import chosen_receipts, kind_option, receipt_argument
+from mx_artifact_cli.receipts import (
+    chosen_receipts,
+    kind_option,
+    receipt_argument,
+    stated_or_located,
+)
 from mx_artifact_cli.text import count_of
 from mx_artifacts.errors import InstallVerificationError
 
@@ -40,9 +45,10 @@ def command(
     from mx_artifacts.filesystem.space import os_errors_translated
 
     verified: list[dict[str, Any]] = []
+    roots = stated_or_located(kind_names, stated_roots, framework)
     with os_errors_translated("verify what was installed"):
         for of_kind in chosen_receipts(output, receipt, kind_names, stated_roots, framework):
-            verified += [_verify(found.path, output) for found in of_kind]
+            verified += [_verify(found.path, output, roots) for found in of_kind]
     output.result({"receipts": verified})
     entries = [entry for one in verified for root in one["roots"] for entry in root["entries"]]
     bad = [entry for entry in entries if entry["state"] != "intact"]
@@ -54,12 +60,14 @@ def command(
         )
 
 
-def _verify(path: Path, output: Output) -> dict[str, Any]:
+def _verify(path: Path, output: Output, roots: Collection[Path]) -> dict[str, Any]:
+    from mx_artifacts.install.receipts.believed import check_roots
     from mx_artifacts.install.receipts.lookup import claims, newer_than, receipts_beside
     from mx_artifacts.install.receipts.receipt import load_receipt
     from mx_artifacts.install.state.contents import verify_receipt
 
     receipt = load_receipt(path)
+    check_roots(path, receipt, roots)
     newer = newer_than(receipts_beside(path), path)
     superseded = {entry for root in receipt.roots for entry in claims(newer, root.root)}
     report = verify_receipt(receipt, except_for=superseded)

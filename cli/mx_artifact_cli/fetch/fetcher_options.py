@@ -23,13 +23,13 @@ if TYPE_CHECKING:
 
 def is_new_here(selected: SelectedKind) -> bool:
     """Tell whether nothing was ever installed in a kind's primary root, so that none is there."""
-    from mx_artifacts.install.workspace.workspace import receipt_directories
+    from mx_artifacts.install.workspace.opening import has_workspace
 
     try:
         primary = next(iter(selected.roots(environment()).values()))
     except ConfigurationError:
         return False  # the fetch will say so
-    return not receipt_directories(primary)
+    return not has_workspace(primary)
 
 
 @contextlib.contextmanager

@@ -13,8 +13,9 @@ from hashlib import sha256
 from pathlib import Path
 
 from mx_artifacts.artifacts.bundle_root import make_bundle_root, sweep, turn_file
-from mx_artifacts.errors import InstallLockedError
-from mx_artifacts.filesystem.lock import locked
+from mx_artifacts.errors import InstallLockedError, UnsafePathError
+from mx_artifacts.filesystem.lock import LockFile, locked
+from mx_artifacts.filesystem.resolved_path import open_directory
 from mx_artifacts.observability.catalogue import FetchWaiting
 from mx_artifacts.observability.events import EventSink
 from mx_artifacts.runtime.clock import Clock
@@ -40,25 +41,28 @@ def turn_to_fetch(
     """
     places = [os.path.realpath(root) for root in roots]
     wanted = "\0".join((artifact_id, *places))
-    path = turn_file(bundle_root, sha256(os.fsencode(wanted)).hexdigest())
+    name = turn_file(bundle_root, sha256(os.fsencode(wanted)).hexdigest()).name
     with ExitStack() as turn:
+        lock = None
         try:
             make_bundle_root(bundle_root)
             sweep(bundle_root)
+            lock = LockFile(turn.enter_context(open_directory(bundle_root)), name)
             unsaid_seconds = min(UNSAID_SECONDS, timeout_seconds)
-            if not _take(path, unsaid_seconds, clock, turn) and timeout_seconds > unsaid_seconds:
+            if not _take(lock, unsaid_seconds, clock, turn) and timeout_seconds > unsaid_seconds:
                 error = InstallLockedError(
                     f"another process fetches artifact {artifact_id} into {', '.join(places)}"
                 )
                 events(FetchWaiting(error))
-                _take(path, timeout_seconds - unsaid_seconds, clock, turn)
-        except OSError:  # a file system without locks, or another user's file
-            _remove(path)
+                _take(lock, timeout_seconds - unsaid_seconds, clock, turn)
+        except (OSError, UnsafePathError):  # a file system without locks, or another user's file
+            if lock is not None:
+                _remove(lock)
         yield
 
 
-def _take(path: Path, timeout_seconds: float, clock: Clock, turn: ExitStack) -> bool:
-    """Hold the file `path`, and remove it at the end of `turn`; return whether that came about.
+def _take(lock: LockFile, timeout_seconds: float, clock: Clock, turn: ExitStack) -> bool:
+    """Hold a lock, and remove it at the end of `turn`; return whether that came about.
 
     Raises OSError.
     """
@@ -66,17 +70,17 @@ def _take(path: Path, timeout_seconds: float, clock: Clock, turn: ExitStack) -> 
     while True:
         left_seconds = max(0.0, deadline_seconds - clock.monotonic())
         try:
-            turn.enter_context(locked([path], left_seconds, clock))
+            turn.enter_context(locked([lock], left_seconds, clock))
         except InstallLockedError:
             return False
         except FileNotFoundError:  # who held it has removed it
             if left_seconds <= 0:
                 return False
         else:
-            turn.callback(_remove, path)
+            turn.callback(_remove, lock)
             return True
 
 
-def _remove(path: Path) -> None:
+def _remove(lock: LockFile) -> None:
     with suppress(OSError):
-        path.unlink()
+        lock.directory.remove(lock.name)

@@ -7,7 +7,8 @@ import threading
 from pathlib import Path
 
 from mx_artifacts.bulk.status import Stamp
-from mx_artifacts.install.receipts.receipt import Receipt, load_receipt
+from mx_artifacts.filesystem.beneath import Directory
+from mx_artifacts.install.receipts.receipt import Receipt, load_receipt_in
 
 MAX_FILES = 50_000
 """Of all receipts that are kept: some 20 MB."""
@@ -16,24 +17,25 @@ _lock = threading.Lock()
 _recent: dict[Path, tuple[Stamp, Receipt]] = {}  # the latest used comes last
 
 
-def cached_receipt(path: Path) -> Receipt:
-    """Return the receipt at `path`, as it stands there now.
+def cached_receipt(directory: Directory, name: str) -> Receipt:
+    """Return the receipt `name` in `directory`, as it stands there now.
 
     Raises:
         FileNotFoundError: there is none.
-        InstallError: as `load_receipt`.
+        InstallError: as `load_receipt_in`.
     """
-    stamp = Stamp.of(path.stat())
+    path, stamp = directory.path / name, Stamp.of(directory.status_of(name))
     with _lock:
         known = _recent.get(path)
-    receipt = known[1] if known is not None and known[0] == stamp else load_receipt(path)
+    is_known = known is not None and known[0] == stamp
+    receipt = known[1] if known is not None and is_known else load_receipt_in(directory, name)
     _keep(path, stamp, receipt)
     return receipt
 
 
-def remember(path: Path, receipt: Receipt) -> None:
-    """Take what was just written to `path`, under the root's lock. Raises OSError."""
-    _keep(path, Stamp.of(path.stat()), receipt)
+def remember(directory: Directory, name: str, receipt: Receipt) -> None:
+    """Take what was just written to `name`, under the root's lock. Raises OSError."""
+    _keep(directory.path / name, Stamp.of(directory.status_of(name)), receipt)
 
 
 def _keep(path: Path, stamp: Stamp, receipt: Receipt) -> None:

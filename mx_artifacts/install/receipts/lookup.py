@@ -8,9 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from mx_artifacts.errors import InstallError
+from mx_artifacts.filesystem.beneath import Directory
+from mx_artifacts.filesystem.resolved_path import open_directory
 from mx_artifacts.install.receipts.cache import cached_receipt
 from mx_artifacts.install.receipts.receipt import Receipt, RootReceipt
-from mx_artifacts.install.workspace.workspace import receipt_directories
+from mx_artifacts.install.workspace.opening import receipt_directories
 
 logger = logging.getLogger(__name__)
 
@@ -30,19 +32,33 @@ def find_receipts(root: Path) -> list[FoundReceipt]:
     """Return the receipts of artifacts whose first root is `root`, newest first.
 
     Changes nothing. A damaged receipt is passed over with a warning in the log.
+
+    Raises:
+        UnsafePathError: a stranger's link leads to the root.
     """
-    return _newest_first(
-        path for directory in receipt_directories(root) for path in directory.glob("*.json")
-    )
+    with receipt_directories(root) as directories:
+        return _newest_first([(each, name) for each in directories for name in _receipts_in(each)])
 
 
-def receipts_beside(receipt_path: Path, *, uninstalled: bool = False) -> list[FoundReceipt]:
-    """Return the receipts in the directory of one, newest first; those undone too if asked for."""
-    directory = receipt_path.parent
-    paths = [*directory.glob("*.json")]
+def receipts_in(directory: Directory, *, uninstalled: bool = False) -> list[FoundReceipt]:
+    """Return the receipts in a directory, newest first; those undone too if asked for.
+
+    Raises OSError when it cannot be listed.
+    """
+    names = _receipts_in(directory)
     if uninstalled:
-        paths += directory.glob(f"*.json{UNINSTALLED}")
-    return _newest_first(paths)
+        names += [each for each in directory.names() if each.endswith(f".json{UNINSTALLED}")]
+    return _newest_first([(directory, name) for name in names])
+
+
+def receipts_beside(receipt_path: Path) -> list[FoundReceipt]:
+    """Return the receipts in the directory of one, newest first. Raises OSError."""
+    with open_directory(receipt_path.parent) as directory:
+        return receipts_in(directory)
+
+
+def _receipts_in(directory: Directory) -> list[str]:
+    return [name for name in directory.names() if name.endswith(".json")]
 
 
 def receipts_of_root(found: Iterable[FoundReceipt], root: Path) -> list[RootReceipt]:
@@ -68,13 +84,14 @@ def claims(found: Iterable[FoundReceipt], root: str) -> dict[str, Path]:
     return owners
 
 
-def _newest_first(paths: Iterable[Path]) -> list[FoundReceipt]:
+def _newest_first(files: Iterable[tuple[Directory, str]]) -> list[FoundReceipt]:
     found = []
-    for path in paths:
+    for directory, name in files:
         try:
-            receipt = cached_receipt(path)
+            receipt = cached_receipt(directory, name)
             # Names tell seconds only; an install may follow another at once.
-            found.append((receipt.installed_at, path.stat().st_mtime_ns, path, receipt))
+            mtime_ns = directory.status_of(name).st_mtime_ns
+            found.append((receipt.installed_at, mtime_ns, directory.path / name, receipt))
         except InstallError as error:
             logger.warning("%s", error)
         except FileNotFoundError:

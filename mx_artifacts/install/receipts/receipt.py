@@ -6,6 +6,7 @@ or removed since?) is told by comparing it with the receipt.
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -14,12 +15,20 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from mx_artifacts.errors import ConfigurationError, InstallError
-from mx_artifacts.filesystem.files import as_json, nothing, write_durably
+from mx_artifacts.filesystem.beneath import Directory, nothing
+from mx_artifacts.filesystem.busy import PASSING
+from mx_artifacts.filesystem.files import as_json
 from mx_artifacts.filesystem.json_documents import field_of, read_document, relative_path, texts_of
+from mx_artifacts.filesystem.resolved_path import open_directory
 from mx_artifacts.install.base import ArtifactOrigin
 from mx_artifacts.runtime.gc_pause import gc_paused
 
+logger = logging.getLogger(__name__)
+
 FORMAT_VERSION = 3
+RECEIPT_NAME = re.compile(r"\d{8}T\d{6}Z-[0-9A-Za-z]{1,12}(\.\d+)?\.json")
+MAX_RECEIPT_BYTES = 256 * 1024 * 1024
+"""Maximum size of a receipt [bytes]: of the largest cache reported, 360,000 files, it has 60 MB."""
 _FILE_TYPES = (str, int, int, int, str)  # of all but the last field, `arrived`
 _CHECKSUM = re.compile(r"[0-9a-f]{8}")
 
@@ -78,15 +87,15 @@ class Receipt:
     format_version: int = FORMAT_VERSION
 
 
-def new_receipt_path(directory: Path, artifact_id: str, now_seconds: float) -> Path:
+def new_receipt_name(directory: Directory, artifact_id: str, now_seconds: float) -> str:
     """Return a name that is free in `directory`; names sort by time. Under the root's lock."""
     moment = datetime.fromtimestamp(now_seconds, timezone.utc).strftime("%Y%m%dT%H%M%SZ")
     stem = f"{moment}-{artifact_id[:12]}"
-    path, count = directory / f"{stem}.json", 1
-    while path.exists():
+    name, count = f"{stem}.json", 1
+    while directory.has(name):
         count += 1
-        path = directory / f"{stem}.{count}.json"
-    return path
+        name = f"{stem}.{count}.json"
+    return name
 
 
 def format_time(now_seconds: float) -> str:
@@ -94,11 +103,33 @@ def format_time(now_seconds: float) -> str:
     return datetime.fromtimestamp(now_seconds, timezone.utc).isoformat(timespec="milliseconds")
 
 
-def save_receipt(path: Path, receipt: Receipt, before_rename: Callable[[], None] = nothing) -> None:
-    """Write the receipt, as `write_durably` does. Raises OSError."""
+def save_receipt(
+    directory: Directory,
+    name: str,
+    receipt: Receipt,
+    before_rename: Callable[[], None] = nothing,
+) -> None:
+    """Write the receipt, as `Directory.put` does, and make it durable.
+
+    Raises:
+        InstallError: it is so long that nobody would read it again.
+        OSError
+    """
     with gc_paused():
         content = as_json(_document(receipt))
-    write_durably(path, content, before_rename)
+    if len(content) > MAX_RECEIPT_BYTES:
+        raise InstallError(
+            f"the receipt of this install would have {len(content)} bytes, more than "
+            f"{MAX_RECEIPT_BYTES}",
+            hint="publish the cache in parts",
+        )
+    directory.put(name, content, before_rename)
+    try:
+        directory.sync()
+    except OSError as error:  # it has its name, so the install is done
+        if error.errno not in PASSING:
+            raise
+        logger.warning("%s may not be on the disk yet: %s", directory.path / name, error)
 
 
 def _document(receipt: Receipt) -> dict[str, Any]:
@@ -128,13 +159,25 @@ _TAKE_OVER = "`fetch-and-install --replace` takes over what it lists"
 
 
 def load_receipt(path: Path) -> Receipt:
-    """Read and check a receipt.
+    """Read and check a receipt; raises as `load_receipt_in`."""
+    try:
+        with open_directory(path.parent) as directory:
+            return load_receipt_in(directory, path.name)
+    except OSError as error:
+        raise InstallError(
+            f"{path} is not a valid receipt: {error}", hint=f"remove {path}, or restore it"
+        ) from error
+
+
+def load_receipt_in(directory: Directory, name: str) -> Receipt:
+    """Read and check the receipt `name` in `directory`.
 
     Raises:
         InstallError: it cannot be read, or is damaged; names the file and the field.
     """
+    path = directory.path / name
     try:
-        return _receipt(read_document(path))
+        return _receipt(read_document(directory, name, MAX_RECEIPT_BYTES))
     except _OtherFormatError as error:
         raise InstallError(
             f"{path} is {error}", hint=f"{_TAKE_OVER}, then remove {path}"
@@ -152,7 +195,8 @@ def load_named_receipt(path: Path) -> Receipt:
         ConfigurationError: it is none, or a damaged one; says why.
     """
     try:
-        return _receipt(read_document(path))
+        with open_directory(path.parent) as directory:
+            return _receipt(read_document(directory, path.name, MAX_RECEIPT_BYTES))
     except _OtherFormatError as error:
         raise ConfigurationError(f"{path} is {error}", hint=_TAKE_OVER) from error
     except (OSError, ValueError) as error:
@@ -164,15 +208,17 @@ def load_named_receipt(path: Path) -> Receipt:
         ) from error
 
 
-def receipts_of(directory: Path, artifact_id: str) -> Iterator[tuple[Path, Receipt]]:
+def receipts_of(directory: Directory, artifact_id: str) -> Iterator[tuple[str, Receipt]]:
     """Yield the valid receipts of one artifact, newest first; damaged ones are passed over."""
-    for path in sorted(directory.glob(f"*-{artifact_id[:12]}*.json"), reverse=True):
+    for name in reversed(directory.names()):
+        if not name.endswith(".json") or f"-{artifact_id[:12]}" not in name:
+            continue
         try:
-            receipt = load_receipt(path)
+            receipt = load_receipt_in(directory, name)
         except InstallError:
             continue
         if receipt.artifact.artifact_id == artifact_id:
-            yield path, receipt
+            yield name, receipt
 
 
 def _receipt(document: Mapping[str, Any]) -> Receipt:

@@ -14,10 +14,11 @@ from pathlib import Path
 from mx_artifacts.bundle.index import MappedMember
 from mx_artifacts.bundle.spans import Part, parts_of
 from mx_artifacts.core.digest import crc32c
-from mx_artifacts.filesystem.files import remove_tree
+from mx_artifacts.filesystem.beneath import Directory
 from mx_artifacts.install.staging.tree_writer import TreeWriter
 from mx_artifacts.runtime.threads import for_each
 
+_DIRECTORY_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _READ_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
@@ -85,7 +86,7 @@ def _keep_what_verifies(
                 elif path in members and _is_plain(item.stat(follow_symlinks=False)):
                     found.append(path)
                 else:
-                    _remove(Path(item.path))
+                    _remove(tree / above, item.name)
     good: dict[str, list[Part]] = {}
 
     def check(path: str) -> None:
@@ -104,11 +105,9 @@ def _is_plain(found: os.stat_result) -> bool:
     return stat.S_ISREG(found.st_mode) and found.st_nlink == 1
 
 
-def _remove(path: Path) -> None:
-    if path.is_dir() and not path.is_symlink():
-        remove_tree(path)
-    else:
-        path.unlink()
+def _remove(above: Path, name: str) -> None:
+    with Directory(os.open(above, _DIRECTORY_FLAGS), above) as directory:
+        directory.remove_tree(name)
 
 
 def _good_parts(place: Path, member: MappedMember) -> list[Part]:

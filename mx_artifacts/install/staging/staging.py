@@ -22,8 +22,7 @@ from mx_artifacts.bundle.index import BundleMap
 from mx_artifacts.bundle.spans import Part, Span
 from mx_artifacts.core.digest import crc32c_hex
 from mx_artifacts.errors import InstallVerificationError
-from mx_artifacts.filesystem.access import Access
-from mx_artifacts.filesystem.files import fsync_directory, remove_tree, standing_in
+from mx_artifacts.filesystem.files import standing_in
 from mx_artifacts.filesystem.space import Need, os_errors_translated, require_space
 from mx_artifacts.install.base import RootInstall
 from mx_artifacts.install.receipts.receipt import InstalledEntry, InstalledFile
@@ -36,6 +35,7 @@ from mx_artifacts.install.state.boot import boot_id, lost_entries
 from mx_artifacts.install.state.previous_installs import PreviousInstalls
 from mx_artifacts.install.workspace.acquire import acquire_staging, remove_if_unused
 from mx_artifacts.install.workspace.entries import ancestors, group_entries, leaves_of
+from mx_artifacts.install.workspace.workspace import STAGING, TREE, StagingPlace
 from mx_artifacts.kinds.base import FileContent
 from mx_artifacts.node.mounts import lies_in_memory
 from mx_artifacts.runtime.clock import SYSTEM_CLOCK
@@ -57,7 +57,7 @@ class StagedTree:
     `looked_at` (by `time.monotonic`). `boot_id`: as in `RootReceipt`.
     """
 
-    directory: Path
+    place: StagingPlace
     entries: tuple[InstalledEntry, ...]
     dropped: Mapping[str, str]
     unverified: Mapping[str, str] = field(default_factory=dict)
@@ -67,6 +67,15 @@ class StagedTree:
     unchanged: tuple[InstalledEntry, ...] = ()
     looked_at: float = -inf
     boot_id: str = ""
+
+    @property
+    def directory(self) -> Path:
+        """Where it is."""
+        return self.place.tree
+
+    def inode_of(self, path: str) -> int:
+        """Return the inode number of an entry, or of the tree. Raises OSError."""
+        return self.place.held.status_of(f"{TREE}/{path}" if path else TREE).st_ino
 
 
 class Staging:
@@ -91,14 +100,15 @@ class Staging:
         """
         self.install = install
         with self._translated():
-            self.workspace, self.directory, self._held = acquire_staging(
+            self.workspace, self._place = acquire_staging(
                 install.root, resume=bundle_map is not None
             )
+            self.directory = self._place.tree
             try:
                 if bundle_map is None:
                     # Files are rounded up to blocks, but the bundle has headers: near enough.
                     require_space([Need(self.directory, (bundle_bytes,))])
-                self._access = Access.of(self.workspace.root)
+                self._access = self.workspace.access()
                 self._writer = TreeWriter(self.directory, self._access)
             except BaseException:
                 self._let_go()
@@ -121,7 +131,7 @@ class Staging:
         """Take verified bytes of the bundle; `data` may be used again when this returns.
 
         Raises:
-            UnsafePathError, BundleError: what came is no bundle of plain files.
+            UnsafePathError, BundleError: what came is no bundle of regular files.
             NoSpaceError, InstallError: it cannot be written.
             WorkStopped: another part failed, or `stop` was called.
         """
@@ -215,10 +225,8 @@ class Staging:
             groups = self._entries(files, directories)
         elif touched:
             files = {**files, **self._rewritten(touched)}
-        self._access.apply(self.directory, self.directory.lstat())
-        standing = set() if replaces else standing_in(self.workspace.root, groups)
-        receipts = self._earlier.receipts(self.install.root) if self._earlier else ()
-        repairs = dict(lost_entries(self.workspace.root, standing, receipts))
+        self._apply_access(TREE)
+        standing, repairs = (set(), {}) if replaces else self._standing(groups)
         if self.install.atomic_entries:
             repairs |= self._faults(each for each in standing if each not in repairs)
         for_comparison = frozenset(standing - repairs.keys())
@@ -234,7 +242,7 @@ class Staging:
             for entry, leaves in groups.items()
         )
         return StagedTree(
-            self.directory,
+            self._place,
             entries,
             dropped,
             unverified,
@@ -252,16 +260,36 @@ class Staging:
         With `keep` it stays, if parts of it can be used again, for the next fetch.
         """
         self._writer.close()
-        if self._held >= 0:
+        if self._place.held.descriptor >= 0:
             self._let_go(keep=keep and self._map is not None)
 
     def _let_go(self, *, keep: bool = False) -> None:
+        place = self._place
         if not keep:
             with suppress(OSError):  # then it costs space until the next install
-                remove_tree(self.directory)
-        os.close(self._held)
-        self._held = -1
+                for name in place.held.names():
+                    place.held.remove_tree(name)
+                os.rmdir(f"{STAGING}/{place.name}", dir_fd=self.workspace.held.descriptor)
+        place.held.close()
         remove_if_unused(self.workspace, SYSTEM_CLOCK)
+        self.workspace.close()
+
+    def _standing(self, entries: Iterable[str]) -> tuple[set[str], dict[str, str]]:
+        """Return those of `entries` that stand in the root, and those lost with the machine."""
+        receipts = self._earlier.receipts(self.install.root) if self._earlier else ()
+        with self.workspace.root_if_any() as root:
+            if root is None:
+                return set(), {}
+            standing = standing_in(root, entries)
+            return standing, dict(lost_entries(root, standing, receipts))
+
+    def _apply_access(self, path: str) -> None:
+        """Give something below the private directory, `TREE` or below, the access that all get."""
+        descriptor = self._place.held.open(path, os.O_RDONLY | os.O_NONBLOCK)
+        try:
+            self._access.apply(descriptor)
+        finally:
+            os.close(descriptor)
 
     def _entries(self, files: Iterable[str], directories: tuple[str, ...]) -> dict[str, list[str]]:
         return group_entries(leaves_of(files, directories), self.install.entry_of)
@@ -279,10 +307,10 @@ class Staging:
         for (path, file), found_ns in zip(self._files.items(), found.ctimes_ns, strict=True):
             if found_ns == changed_at_ns[path]:
                 continue
-            place = f"{tree}/{path}"
-            if describe(place, path).checksum != file.checksum:
+            if describe(f"{tree}/{path}", path).checksum != file.checksum:
                 raise InstallVerificationError(
-                    f"{place} is not what was received: it was changed on this disk"
+                    f"{self._place.held.path / TREE / path} is not what was received: it was "
+                    "changed on this disk"
                 )
 
     def _look_again(self) -> tuple[dict[str, InstalledFile], tuple[str, ...]]:
@@ -300,9 +328,9 @@ class Staging:
                         directories.append(path)
                         pending.append(path)
                         if path not in self._directories:
-                            self._access.apply(item.path, found)
+                            self._apply_access(f"{TREE}/{path}")
                     elif not stat.S_ISREG(found.st_mode):
-                        raise InstallVerificationError(f"staged {path!r} is no plain file")
+                        raise InstallVerificationError(f"staged {path!r} is no regular file")
                     elif (
                         path in self._files
                         and self._writer.changed_at_ns[path] == found.st_ctime_ns
@@ -337,17 +365,18 @@ class Staging:
         place = f"{self.directory}/{path}"
         found = os.lstat(place)
         if not stat.S_ISREG(found.st_mode):
-            raise InstallVerificationError(f"staged {path!r} is no plain file")
-        self._access.apply(place, found)
+            raise InstallVerificationError(f"staged {path!r} is no regular file")
+        self._apply_access(f"{TREE}/{path}")
         came = self._files.get(path)
         arrived = None if came is None else (came.size, came.checksum)
         return describe(place, path)._replace(arrived=arrived)
 
     def _sync(self, files: Iterable[str], directories: Iterable[str]) -> None:
         tree = self.directory
+        held = self._place.held
         with ThreadPoolExecutor(_SYNC_THREADS, "mx-install") as pool:
             list(pool.map(sync_file, (f"{tree}/{path}" for path in files)))
-            list(pool.map(fsync_directory, (tree, *(tree / path for path in directories))))
+            list(pool.map(held.sync, (TREE, *(f"{TREE}/{path}" for path in directories))))
 
     def _translated(self) -> AbstractContextManager[None]:
         return os_errors_translated(f"stage for {self.install.root}")

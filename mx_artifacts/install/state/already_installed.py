@@ -8,11 +8,13 @@ from pathlib import Path
 
 from mx_artifacts.errors import ConfigurationError, UnsafePathError
 from mx_artifacts.filesystem.files import has_all
+from mx_artifacts.filesystem.resolved_path import open_directory
 from mx_artifacts.install.base import InstallReport, RootReport
 from mx_artifacts.install.receipts.lookup import FoundReceipt, find_receipts, receipts_of_root
 from mx_artifacts.install.receipts.receipt import InstalledEntry, Receipt, RootReceipt
 from mx_artifacts.install.state.boot import stand_as_installed
-from mx_artifacts.install.workspace.workspace import JOURNAL_NAME, receipt_directories
+from mx_artifacts.install.workspace.opening import found_workspaces
+from mx_artifacts.install.workspace.workspace import JOURNAL_NAME
 from mx_artifacts.kinds.existing_entries import StandingJudge, no_judgement
 from mx_artifacts.kinds.registry import get_kind
 
@@ -54,7 +56,7 @@ def _is_as_installed(
             and root.root == os.path.realpath(roots[root.name])
             and not root.dropped
             and not _is_being_changed(Path(root.root))
-            and has_all(Path(root.root), _entries(root))
+            and _has_all(Path(root.root), _entries(root))
             and all(
                 all(stand_as_installed(receipt, entries, touched))
                 for receipt, entries in _installed(root, found)
@@ -66,7 +68,13 @@ def _is_as_installed(
 
 
 def _is_being_changed(root: Path) -> bool:
-    return any((each.parent / JOURNAL_NAME).exists() for each in receipt_directories(root))
+    with found_workspaces(root) as workspaces:
+        return any(each.has(JOURNAL_NAME) for each in workspaces)
+
+
+def _has_all(root: Path, entries: Sequence[str]) -> bool:
+    with open_directory(root) as directory:
+        return has_all(directory, entries)
 
 
 def _touched_on_hit(kind: str) -> tuple[str, ...]:

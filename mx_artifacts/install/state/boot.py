@@ -11,6 +11,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 
+from mx_artifacts.errors import UnsafePathError
+from mx_artifacts.filesystem.beneath import Directory
+from mx_artifacts.filesystem.resolved_path import open_directory
 from mx_artifacts.install.receipts.receipt import InstalledEntry, InstalledFile, RootReceipt
 from mx_artifacts.install.state.contents import entry_state
 from mx_artifacts.install.state.file_status import have_status
@@ -42,11 +45,15 @@ def stand_as_installed(
     stand = have_status(receipt.root, entries, touched, in_background=in_background)
     if not _may_be_lost(receipt):
         return stand
-    root = Path(receipt.root)
-    return [good and _is_intact(root, entry) for good, entry in zip(stand, entries, strict=True)]
+    try:
+        with open_directory(Path(receipt.root)) as root:
+            pairs = zip(stand, entries, strict=True)
+            return [good and _is_intact(root, entry) for good, entry in pairs]
+    except (OSError, UnsafePathError):
+        return [False] * len(entries)
 
 
-def _is_intact(root: Path, entry: InstalledEntry) -> bool:
+def _is_intact(root: Directory, entry: InstalledEntry) -> bool:
     try:
         return entry_state(root, entry).state == "intact"
     except OSError:
@@ -54,7 +61,7 @@ def _is_intact(root: Path, entry: InstalledEntry) -> bool:
 
 
 def lost_entries(
-    root: Path, entries: Iterable[str], receipts: Iterable[RootReceipt]
+    root: Directory, entries: Iterable[str], receipts: Iterable[RootReceipt]
 ) -> Mapping[str, str]:
     """Return which of `entries` lost their content with a machine that stopped, and say so.
 
@@ -76,7 +83,7 @@ def _may_be_lost(receipt: RootReceipt) -> bool:
     return bool(receipt.boot_id) and receipt.boot_id != boot_id()
 
 
-def _is_lost(root: Path, entry: InstalledEntry) -> bool:
+def _is_lost(root: Directory, entry: InstalledEntry) -> bool:
     try:
         state = entry_state(root, entry)
         files = {file.path: file for file in entry.files}
@@ -86,6 +93,6 @@ def _is_lost(root: Path, entry: InstalledEntry) -> bool:
         return False  # the judge meets the same obstacle, and says so
 
 
-def _is_untouched(root: Path, file: InstalledFile) -> bool:
-    found = (root / file.path).lstat()
+def _is_untouched(root: Directory, file: InstalledFile) -> bool:
+    found = root.status_of(file.path)
     return found.st_mtime_ns == file.mtime_ns or not found.st_size

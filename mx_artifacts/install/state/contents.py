@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 from collections.abc import Collection
@@ -10,8 +11,14 @@ from pathlib import Path
 
 from mx_artifacts.core.digest import crc32c, crc32c_hex
 from mx_artifacts.errors import UnsafePathError
-from mx_artifacts.filesystem.files import open_parent
-from mx_artifacts.install.receipts.receipt import InstalledEntry, InstalledFile, Receipt
+from mx_artifacts.filesystem.beneath import Directory
+from mx_artifacts.filesystem.resolved_path import open_directory
+from mx_artifacts.install.receipts.receipt import (
+    InstalledEntry,
+    InstalledFile,
+    Receipt,
+    RootReceipt,
+)
 
 _BLOCK_BYTES = 1024 * 1024
 
@@ -63,41 +70,44 @@ def verify_receipt(receipt: Receipt, *, except_for: Collection[str] = ()) -> Ver
     Raises:
         OSError: a file that is there cannot be read.
     """
-    return VerifyReport(
-        tuple(
-            RootState(
-                root.root,
-                tuple(
-                    entry_state(Path(root.root), entry)
-                    for entry in root.installed
-                    if entry.entry not in except_for
-                ),
-            )
-            for root in receipt.roots
-        )
-    )
+    return VerifyReport(tuple(_root_state(root, except_for) for root in receipt.roots))
 
 
-def entry_state(root: Path, entry: InstalledEntry) -> EntryState:
+def _root_state(receipt: RootReceipt, except_for: Collection[str]) -> RootState:
+    entries = [entry for entry in receipt.installed if entry.entry not in except_for]
+    try:
+        with open_directory(Path(receipt.root)) as root:
+            return RootState(receipt.root, tuple(entry_state(root, entry) for entry in entries))
+    except (FileNotFoundError, NotADirectoryError):
+        gone = (EntryState(e.entry, (), tuple(f.path for f in e.files), True) for e in entries)
+        return RootState(receipt.root, tuple(gone))
+
+
+def entry_state(root: Directory, entry: InstalledEntry) -> EntryState:
     """Compare one entry with its receipt; raises as `verify_receipt`."""
     states = {file.path: file_state(root, file) for file in entry.files}
     missing = tuple(path for path, state in states.items() if state == "missing")
     changed = tuple(path for path, state in states.items() if state == "changed")
-    if entry.files:
-        is_gone = len(missing) == len(states)
-    else:  # an empty directory
-        is_gone = not os.path.lexists(root / entry.entry)
+    # One without files is an empty directory.
+    is_gone = len(missing) == len(states) if entry.files else not _is_there(root, entry.entry)
     return EntryState(entry.entry, changed, missing, is_gone)
 
 
-def file_state(root: Path, file: InstalledFile) -> str:
+def _is_there(root: Directory, entry: str) -> bool:
+    try:
+        return root.has(entry)
+    except OSError:
+        return False
+
+
+def file_state(root: Directory, file: InstalledFile) -> str:
     """Return "intact", "changed" or "missing"; a link, or one on the way, is a change."""
     try:
-        with open_parent(root, file.path) as (parent_fd, name):
+        with root.parent_of(file.path) as (parent_fd, name):
             found = os.stat(name, dir_fd=parent_fd, follow_symlinks=False)
             if not stat.S_ISREG(found.st_mode) or found.st_size != file.size:
                 return "changed"
-            checksum = _checksum(name, parent_fd)
+            checksum = _checksum(name, parent_fd, file.size)
     except FileNotFoundError:
         return "missing"
     except (NotADirectoryError, UnsafePathError):
@@ -105,16 +115,19 @@ def file_state(root: Path, file: InstalledFile) -> str:
     return "intact" if checksum == file.checksum else "changed"
 
 
-def _checksum(name: str, parent_fd: int) -> str:
-    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC
+def _checksum(name: str, parent_fd: int, size: int) -> str:
+    """Return the checksum of the first bytes, and one more: it may grow, or be replaced by now."""
+    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     try:
         descriptor = os.open(name, flags | os.O_NOATIME, dir_fd=parent_fd)
     except PermissionError:  # O_NOATIME is for the file's owner
         descriptor = os.open(name, flags, dir_fd=parent_fd)
-    checksum = 0
+    checksum, left = 0, size + 1
     try:
-        while block := os.read(descriptor, _BLOCK_BYTES):
-            checksum = crc32c(block, checksum)
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise NotADirectoryError(errno.ENOTDIR, "it is no regular file any more", name)
+        while left and (block := os.read(descriptor, min(left, _BLOCK_BYTES))):
+            checksum, left = crc32c(block, checksum), left - len(block)
     finally:
         os.close(descriptor)
     return crc32c_hex(checksum)

@@ -13,7 +13,7 @@ from mx_artifacts.kinds.usage_markers import matches
 
 
 def have_status(
-    root: str,
+    root: str | int,
     entries: Sequence[InstalledEntry],
     touched: tuple[str, ...],
     *,
@@ -21,9 +21,9 @@ def have_status(
 ) -> list[bool]:
     """Tell of each entry whether its files have the sizes and times that they were installed with.
 
-    Those that match `touched` may have another time, since a hit moves it. A file that cannot be
-    looked at, as when it is absent, has none of these. `in_background`: leave the other cores to
-    who does more urgent work.
+    `root` is its path, or a descriptor. Those that match `touched` may have another time, since a
+    hit moves it. A file that cannot be looked at, as when it is absent, has none of these.
+    `in_background`: leave the other cores to who does more urgent work.
     """
     files = list(chain.from_iterable(map(attrgetter("files"), entries)))
     if not files:

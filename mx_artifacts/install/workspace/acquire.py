@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
-from mx_artifacts.errors import InstallLockedError
+from mx_artifacts.errors import InstallLockedError, UnsafePathError
 from mx_artifacts.filesystem.lock import locked
-from mx_artifacts.install.workspace.workspace import Workspace, open_workspace
+from mx_artifacts.install.workspace.opening import open_workspace
+from mx_artifacts.install.workspace.workspace import StagingPlace, Workspace
 from mx_artifacts.runtime.clock import Clock
 
 _ATTEMPTS = 10
@@ -21,7 +24,8 @@ def locked_workspaces(
 ) -> Iterator[list[Workspace]]:
     """Hold the workspaces of `roots`, which are different directories, in their order.
 
-    When the block fails, or a lock is not got, workspaces in which nothing is recorded go away.
+    They are closed when the block ends. When it fails, or a lock is not got, workspaces in which
+    nothing is recorded go away.
 
     Raises:
         InstallLockedError: not all were free within `timeout_seconds`; names the holder.
@@ -36,10 +40,13 @@ def locked_workspaces(
         for space in spaces:
             remove_if_unused(space, clock)
         raise
+    finally:
+        for space in spaces:
+            space.close()
 
 
-def acquire_staging(root: Path, *, resume: bool) -> tuple[Workspace, Path, int]:
-    """Return the workspace of `root`, a directory to stage in, and what holds it (close it).
+def acquire_staging(root: Path, *, resume: bool) -> tuple[Workspace, StagingPlace]:
+    """Return the workspace of `root`, and a directory to stage in; the caller closes both.
 
     It is new, or with `resume` one that an interrupted fetch left, if there is one.
 
@@ -52,10 +59,14 @@ def acquire_staging(root: Path, *, resume: bool) -> tuple[Workspace, Path, int]:
     return _new_staging(root, resume)
 
 
-def _new_staging(root: Path, resume: bool) -> tuple[Workspace, Path, int]:
+def _new_staging(root: Path, resume: bool) -> tuple[Workspace, StagingPlace]:
     workspace = open_workspace(root)
-    left = workspace.left_staging_directory() if resume else None
-    return workspace, *(left or workspace.new_staging_directory())
+    try:
+        left = workspace.left_staging_place() if resume else None
+        return workspace, left or workspace.new_staging_place()
+    except BaseException:
+        workspace.close()
+        raise
 
 
 def _hold(
@@ -66,14 +77,21 @@ def _hold(
     stack: ExitStack,
 ) -> None:
     for attempts_left in reversed(range(_ATTEMPTS)):
+        for space in spaces:
+            space.close()
         spaces.clear()
         try:
             for root in roots:
                 spaces.append(open_workspace(root))  # noqa: PERF401 - known, should the next fail
             left_seconds = max(0.0, deadline_seconds - clock.monotonic())
-            stack.enter_context(locked([space.lock for space in spaces], left_seconds, clock))
+            locks = [space.lock_file for space in spaces]
+            stack.enter_context(locked(locks, left_seconds, clock))
             for space in spaces:
                 space.make_directories()  # again: a holder may have removed some until now
+                if not space.is_current():
+                    raise FileNotFoundError(
+                        errno.ENOENT, os.strerror(errno.ENOENT), str(space.directory)
+                    )
         except FileNotFoundError:
             stack.close()
             if not attempts_left:
@@ -84,5 +102,6 @@ def _hold(
 
 def remove_if_unused(space: Workspace, clock: Clock) -> None:
     """Remove it unless another process holds it, which then does so itself."""
-    with suppress(OSError, InstallLockedError), locked([space.lock], 0.0, clock):
+    errors = (OSError, InstallLockedError, UnsafePathError)
+    with suppress(*errors), locked([space.lock_file], 0.0, clock):
         space.remove_if_unused()

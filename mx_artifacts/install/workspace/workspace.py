@@ -2,7 +2,8 @@
 
 Moves into a root must be renames, so the workspace is on the root's file system: beside the
 root as `.mx-artifacts.<root name>`, or within it as `.mx-artifacts`. No bundle has either of them
-(`kinds.base.NEVER_PACKED`).
+(`kinds.base.NEVER_PACKED`). Others may own the root, or what is around it, so it is held by
+descriptors (docs/adr/0027).
 """
 
 from __future__ import annotations
@@ -11,36 +12,70 @@ import errno
 import fcntl
 import logging
 import os
-import stat
-import tempfile
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from mx_artifacts.errors import UnsafePathError, UnusablePlaceError
+from mx_artifacts.errors import UnsafePathError
 from mx_artifacts.filesystem.access import DIRECTORY_MODE, Access
-from mx_artifacts.filesystem.files import inode_of, remove_tree
-from mx_artifacts.filesystem.writable import check_place, name_max_bytes
-from mx_artifacts.node.mounts import mount_table
+from mx_artifacts.filesystem.beneath import TEMPORARY_PREFIX, Directory, is_private
+from mx_artifacts.filesystem.lock import LockFile
+from mx_artifacts.filesystem.resolved_path import is_open_to_others, trusted_users
 
 logger = logging.getLogger(__name__)
 
 PREFIX = ".mx-artifacts"
 """First letters of every name this package makes in or beside a root; no entry may use them."""
 JOURNAL_NAME = "journal.json"
-_OPEN_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+LOCK_NAME = "lock"
+STAGING, OLD, RECEIPTS = "staging", "old", "receipts"
+TREE = "tree"
+"""The staged tree in its private directory: itself it has the owner that it will have."""
+_OPEN_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY
 
 
 @dataclass(frozen=True)
+class StagingPlace:
+    """A private directory below `staging`, which is held while `held` is open anywhere.
+
+    `tree` is where to write, a path that stays right even where others can move what is above it.
+    """
+
+    name: str
+    held: Directory
+    tree: Path
+
+
+@dataclass(frozen=True, eq=False)
 class Workspace:
-    """The workspace of one root; `root` is resolved. Paths only: nothing here takes the lock."""
+    """The workspace of one root, opened; `root` is resolved. Nothing here takes the lock.
+
+    Attributes:
+        root, directory: the paths of both.
+        above: the directory in which the root has its name.
+        held: the workspace itself.
+        is_exposed: whether a stranger can move it, or what it has, to somewhere else.
+    """
 
     root: Path
     directory: Path
+    above: Directory
+    held: Directory
+    is_exposed: bool
+
+    def close(self) -> None:
+        """Close what is held. Idempotent."""
+        self.above.close()
+        self.held.close()
 
     @property
     def lock(self) -> Path:
-        return self.directory / "lock"
+        return self.directory / LOCK_NAME
+
+    @property
+    def lock_file(self) -> LockFile:
+        return LockFile(self.held, LOCK_NAME)
 
     @property
     def journal(self) -> Path:
@@ -48,165 +83,165 @@ class Workspace:
 
     @property
     def staging(self) -> Path:
-        return self.directory / "staging"
+        return self.directory / STAGING
 
     @property
     def old(self) -> Path:
         """What was moved aside; kept until the receipt is durable."""
-        return self.directory / "old"
+        return self.directory / OLD
 
     @property
     def receipts(self) -> Path:
-        return self.directory / "receipts"
+        return self.directory / RECEIPTS
 
     @property
     def is_inside(self) -> bool:
         return self.directory.parent == self.root
 
-    def new_staging_directory(self) -> tuple[Path, int]:
+    def is_same(self, other: Workspace) -> bool:
+        """Return whether both are one workspace of one root."""
+        return self.held.is_same(other.held) and self.above.is_same(other.above)
+
+    def is_current(self) -> bool:
+        """Return whether it still has its name. Raises OSError."""
+        with ExitStack() as stack:
+            at = stack.enter_context(self.open_root()) if self.is_inside else self.above
+            return at.inode_of(self.directory.name) == self.held.status().st_ino
+
+    def open_root(self) -> Directory:
+        """Return the root, to be closed.
+
+        Raises:
+            UnsafePathError: a link stands there now.
+            FileNotFoundError, NotADirectoryError, OSError
+        """
+        return self.above.enter(self.root.name)
+
+    @contextmanager
+    def root_if_any(self) -> Iterator[Directory | None]:
+        """Yield the root, None where there is none. Raises UnsafePathError, OSError."""
+        try:
+            root = self.open_root()
+        except (FileNotFoundError, NotADirectoryError):
+            yield None
+            return
+        with root:
+            yield root
+
+    def access(self) -> Access:
+        """Return who gets what is installed: as the root, or what it will be in, has it."""
+        with self.root_if_any() as root:
+            return Access.of((root or self.above).status())
+
+    def enter(self, name: str) -> Directory:
+        """Return one of its directories, to be closed. Raises UnsafePathError, OSError."""
+        return self.held.enter(name)
+
+    def new_staging_place(self) -> StagingPlace:
         """Make an empty directory with a fresh name below `staging`, and hold it.
 
-        Others let it be while its descriptor, which is returned too, is open anywhere.
         Raises FileNotFoundError when the workspace is being removed.
         """
-        path = Path(tempfile.mkdtemp(dir=self.staging, prefix=f"{os.getpid()}-"))
-        descriptor = os.open(path, _OPEN_DIRECTORY)
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
-        if inode_of(path) != os.fstat(descriptor).st_ino:  # swept away just before that
-            os.close(descriptor)
-            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
-        return path, descriptor
+        with self.enter(STAGING) as staging:
+            name, made = staging.make_private(f"{os.getpid()}-")
+            try:
+                fcntl.flock(made.descriptor, fcntl.LOCK_EX)
+                if staging.inode_of(name) != made.status().st_ino:  # swept away just before that
+                    raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(made.path))
+                return self._place(name, made)
+            except BaseException:
+                made.close()
+                raise
 
-    def left_staging_directory(self) -> tuple[Path, int] | None:
+    def left_staging_place(self) -> StagingPlace | None:
         """Hold a directory below `staging` that an interrupted fetch left, as the above does.
 
-        None where there is none, or an install was interrupted: its journal speaks of it.
+        None where there is none, or an install was interrupted: its journal speaks of it. Only what
+        no other user could reach is taken.
         """
-        for path in sorted(self.staging.iterdir()):
-            descriptor = _held_now(path)
-            if descriptor is None:
-                continue
-            if not self.journal.exists() and inode_of(path) == os.fstat(descriptor).st_ino:
-                return path, descriptor
-            os.close(descriptor)
+        with self.enter(STAGING) as staging:
+            for name in staging.names():
+                left = _held_now(staging, name)
+                if left is None:
+                    continue
+                with suppress(OSError):
+                    is_there = staging.inode_of(name) == left.status().st_ino
+                    if is_there and is_private(left.status()) and not self.held.has(JOURNAL_NAME):
+                        return self._place(name, left)
+                left.close()
         return None
 
+    def _place(self, name: str, held: Directory) -> StagingPlace:
+        held.make(TREE, 0o700)
+        if not self.is_exposed:
+            return StagingPlace(name, held, held.path / TREE)
+        # Whoever can move a directory above could lead a path elsewhere, but not a descriptor.
+        tree = Path(f"/proc/{os.getpid()}/fd/{held.descriptor}", TREE)
+        if not tree.is_dir():
+            raise UnsafePathError(
+                f"other users can move what is above {held.path}, and there is no /proc by which "
+                "it could be worked in all the same",
+                hint="mount /proc, or name a root that lies where only this user, or root, writes",
+            )
+        return StagingPlace(name, held, tree)
+
     def make_directories(self) -> None:
-        """Make what is missing of it. Raises UnsafePathError, OSError."""
-        for path in (self.directory, self.receipts, self.staging, self.old):
-            with suppress(FileExistsError):
-                path.mkdir(DIRECTORY_MODE)
-            if not _is_trusted(path, self.root):
-                raise UnsafePathError(
-                    f"{path} is not a directory of this user, of root or of the cache's owner",
-                    hint=f"find out who made {path}, and remove it",
-                )
+        """Make what is missing in it. Raises UnsafePathError, OSError."""
+        owners = self._owners()
+        _check_trusted(self.held, owners)
+        for name in (RECEIPTS, STAGING, OLD):
+            self.held.make(name, DIRECTORY_MODE)
+            try:
+                with self.enter(name) as made:
+                    _check_trusted(made, owners)
+            except NotADirectoryError:
+                raise untrusted_place(self.directory / name) from None
+
+    def _owners(self) -> frozenset[int]:
+        """Return who may have made it: whoever owns the root, or what it will be in, decides over
+        its content anyway."""
+        with self.root_if_any() as root:
+            return trusted_users() | {(root or self.above).status().st_uid}
 
     def remove_if_unused(self) -> None:
         """Remove all of it, if no install is recorded in it. Only under the lock, which goes too.
 
         Raises OSError when something else is left in it; that is not removed.
         """
-        if self.journal.exists() or any(self.receipts.iterdir()):
+        if self.held.has(JOURNAL_NAME) or self.held.names(RECEIPTS):
             return
-        for path in (self.staging, self.old, self.receipts):
-            path.rmdir()
-        self.lock.unlink()
-        self.directory.rmdir()
+        for name in (STAGING, OLD, RECEIPTS):
+            os.rmdir(name, dir_fd=self.held.descriptor)
+        self.held.remove(LOCK_NAME)
+        with ExitStack() as stack:
+            at = stack.enter_context(self.open_root()) if self.is_inside else self.above
+            os.rmdir(self.directory.name, dir_fd=at.descriptor)
 
     def sweep(self) -> None:
         """Remove what was moved aside or is staged and held by nobody. Only under the lock, with
         no journal.
 
         What cannot be removed (another user's, say) costs space only: names are never used twice.
+        Raises OSError when its own directories cannot be listed.
         """
-        for leftover in self.old.iterdir():
-            _try_remove(leftover)
-        for leftover in self.staging.iterdir():
-            if not _is_held(leftover):
-                _try_remove(leftover)
+        owners = None
+        if is_open_to_others(self.held.status()):
+            owners = self._owners() | {self.held.status().st_uid}
+        for name in (OLD, STAGING):
+            with self.enter(name) as directory:
+                for leftover in directory.names():
+                    if name == OLD or not _is_held(directory, leftover):
+                        _try_remove(directory, leftover, owners)
+        for name in ("", RECEIPTS):
+            with self.enter(name) as directory:
+                for leftover in directory.names():
+                    if leftover.startswith(TEMPORARY_PREFIX):
+                        _try_remove(directory, leftover, owners)
 
 
-def check_target(root: Path) -> Path:
-    """Refuse a cache root into which nothing could be installed. Changes nothing.
-
-    Returns the directory that exists: `root` with links resolved, or the nearest one above it.
-
-    Raises:
-        UnusablePlaceError: it, or what is above it, is no directory; it is `/`; it cannot have
-            that name; this user may not write there.
-    """
-    hint = "name another directory with --root"
-    existing = check_place(root, "a cache root", hint)
-    resolved = Path(os.path.realpath(root))
-    if not resolved.name:
-        raise UnusablePlaceError(f"{root} cannot be a cache root: it holds all else", hint=hint)
-    sibling_name = f"{PREFIX}.{resolved.name}"
-    if existing != resolved and len(os.fsencode(sibling_name)) > name_max_bytes(existing):
-        raise UnusablePlaceError(
-            f"{root} cannot be a cache root: {sibling_name!r}, the installer's own directory "
-            "beside it, would have too long a name",
-            hint="make the directory, so that the installer's can be in it, or shorten its name",
-        )
-    return existing
-
-
-def open_workspace(root: Path) -> Workspace:
-    """Find the workspace of `root` and make its directories (and the root's parents) as needed.
-
-    Raises:
-        UnusablePlaceError: nothing can be installed into `root`.
-        UnsafePathError: something else stands where the workspace should.
-        OSError: a directory cannot be made.
-    """
-    check_target(root)
-    resolved = Path(os.path.realpath(root))  # the root may be a link; nothing below it may
-    exists = os.path.lexists(resolved)
-    if not exists:
-        _make_parents(resolved.parent)
-    sibling = resolved.with_name(f"{PREFIX}.{resolved.name}")
-    if exists and (is_mount_point(resolved) or not _is_usable(sibling, resolved)):
-        workspace = Workspace(resolved, resolved / PREFIX)
-    else:
-        workspace = Workspace(resolved, sibling)
-    workspace.make_directories()
-    return workspace
-
-
-def _make_parents(directory: Path) -> None:
-    """Make what is missing of `directory` for those who use what is above: the engine's user too.
-
-    An engine may have files of its own in it, beside the cache, and not start without them.
-    """
-    missing = [path for path in (directory, *directory.parents) if not path.exists()]
-    if not missing:
-        return
-    access = Access.of(missing[-1])
-    for path in reversed(missing):
-        with suppress(FileExistsError):  # somebody else's then
-            path.mkdir(DIRECTORY_MODE)
-            access.apply(path, path.stat())
-
-
-def receipt_directories(root: Path) -> list[Path]:
-    """Return where receipts of installs into `root` are, without making anything.
-
-    There are two when the root became a mount point, or writable by others, between two installs.
-    """
-    resolved = Path(os.path.realpath(root))
-    if not resolved.name:  # "/" can be no cache root
-        return []
-    found = []
-    for place in (resolved.with_name(f"{PREFIX}.{resolved.name}"), resolved / PREFIX):
-        with suppress(OSError):  # absent, or a name too long
-            if _is_trusted(place, resolved) and (place / "receipts").is_dir():
-                found.append(place / "receipts")
-    return found
-
-
-def _is_held(staged: Path) -> bool:
+def _is_held(directory: Directory, name: str) -> bool:
     try:
-        descriptor = os.open(staged, _OPEN_DIRECTORY)
+        descriptor = directory.open(name, _OPEN_DIRECTORY)
     except OSError:
         return False  # no directory of ours, or not ours to open
     held = not _try_hold(descriptor)
@@ -214,14 +249,14 @@ def _is_held(staged: Path) -> bool:
     return held
 
 
-def _held_now(staged: Path) -> int | None:
-    """Return a descriptor that holds `staged` from now on, None if somebody else does."""
+def _held_now(directory: Directory, name: str) -> Directory | None:
+    """Return what holds `name` in `directory` from now on, None if somebody else does."""
     try:
-        descriptor = os.open(staged, _OPEN_DIRECTORY)
+        descriptor = directory.open(name, _OPEN_DIRECTORY)
     except OSError:
         return None
     if _try_hold(descriptor):
-        return descriptor
+        return Directory(descriptor, directory.path / name)
     os.close(descriptor)
     return None
 
@@ -234,37 +269,22 @@ def _try_hold(descriptor: int) -> bool:
     return True
 
 
-def _try_remove(leftover: Path) -> None:
+def _try_remove(directory: Directory, leftover: str, owners: frozenset[int] | None) -> None:
     try:
-        remove_tree(leftover)
+        directory.remove_tree(leftover, owners)
     except OSError as error:
-        logger.warning("%s stays until the next install: %s", leftover, error)
+        logger.warning("%s stays until the next install: %s", directory.path / leftover, error)
 
 
-def is_mount_point(path: Path) -> bool:
-    """Return whether `path` is a mount point, or on another file system than its parent.
-
-    `os.path.ismount` does not see a bind mount within one file system, as Kubernetes makes them.
-    A btrfs subvolume is no mount point, but renames cannot cross its border either.
-    """
-    if path.stat().st_dev != path.parent.stat().st_dev:
-        return True
-    mounts = mount_table()
-    return any(mount.point == path for mount in mounts) if mounts else os.path.ismount(path)
+def _check_trusted(directory: Directory, owners: frozenset[int]) -> None:
+    """In /tmp anyone can make names. Raises UnsafePathError."""
+    if directory.status().st_uid not in owners:
+        raise untrusted_place(directory.path)
 
 
-def _is_usable(sibling: Path, root: Path) -> bool:
-    if len(os.fsencode(sibling.name)) > name_max_bytes(sibling.parent):
-        return False
-    place = sibling if os.path.lexists(sibling) else sibling.parent
-    trusted = place == sibling.parent or _is_trusted(sibling, root)
-    return trusted and os.access(place, os.W_OK | os.X_OK, effective_ids=True)
-
-
-def _is_trusted(path: Path, root: Path) -> bool:
-    """In /tmp anyone can make names; whoever owns the root decides over its content anyway."""
-    found = os.lstat(path)
-    owners = {0, os.geteuid()}
-    if root.exists():
-        owners.add(root.stat().st_uid)
-    return stat.S_ISDIR(found.st_mode) and found.st_uid in owners
+def untrusted_place(path: Path) -> UnsafePathError:
+    """Return the error for something of a stranger's in the place of a workspace."""
+    return UnsafePathError(
+        f"{path} is not a directory of this user, of root or of the cache's owner",
+        hint=f"find out who made {path}, and remove it",
+    )

@@ -8,12 +8,15 @@ where their meta.json is the same, and never otherwise.
 
 from __future__ import annotations
 
-import json
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 from mx_artifacts.bundle.entry import EntryView
+from mx_artifacts.core.json_objects import parse_object
+from mx_artifacts.filesystem.beneath import Directory
 from mx_artifacts.filesystem.regular_file import read_regular_file
+from mx_artifacts.filesystem.resolved_path import open_directory
 from mx_artifacts.kinds.base import FixupReport
 from mx_artifacts.kinds.entry_checks import empty_fault, names_in
 from mx_artifacts.kinds.foreign_text import shown
@@ -48,33 +51,40 @@ def match_cute_modules(staged: Path, root: Path) -> FixupReport:
 
     Its kernels can add up with those only that are of the same compiler and sources.
     """
+    metas = sorted(staged.glob(f"*/*/cached_ops/*{_SUFFIX}/{_META}"))
+    if not metas:
+        return FixupReport()
     dropped: dict[str, str] = {}
-    for meta in sorted(staged.glob(f"*/*/cached_ops/*{_SUFFIX}/{_META}")):
-        module = meta.parent.relative_to(staged).as_posix()
-        reason = _difference(meta, root / module)
-        if reason:
-            shutil.rmtree(meta.parent)
-            dropped[module] = f"{root / module} {reason}; remove it, and install again"
+    try:
+        with open_directory(root) as directory:
+            for meta in metas:
+                module = meta.parent.relative_to(staged).as_posix()
+                reason = _difference(meta, directory, module)
+                if reason:
+                    shutil.rmtree(meta.parent)
+                    dropped[module] = f"{root / module} {reason}; remove it, and install again"
+    except (FileNotFoundError, NotADirectoryError):
+        pass  # nothing stands there
     return FixupReport(dropped=dropped)
 
 
-def _difference(meta: Path, there: Path) -> str:
-    """Say how the module `there` differs from that of `meta`, or "" if it does not."""
-    if not there.is_dir():
-        return ""
-    ours, theirs = _read(meta), _read(there / _META)
+def _difference(meta: Path, root: Directory, module: str) -> str:
+    """Say how the module of `root` differs from that of `meta`, or "" if it does not."""
+    try:
+        names_there = root.names(module)
+    except OSError:
+        return ""  # no directory
+    ours = _parsed(lambda: read_regular_file(meta, MAX_META_BYTES))
+    theirs = _parsed(lambda: root.read(f"{module}/{_META}", MAX_META_BYTES))
     if not theirs:
-        return (
-            f"has no {_META}, so nobody knows what its kernels are" if any(there.iterdir()) else ""
-        )
+        return f"has no {_META}, so nobody knows what its kernels are" if names_there else ""
     names = [name for name in sorted({*ours, *theirs}) if ours.get(name) != theirs.get(name)]
     listed = ", ".join(map(shown, names[:_MAX_NAMES]))
     return f"was compiled with another {listed}" if names else ""
 
 
-def _read(meta: Path) -> dict[str, object]:
+def _parsed(read: Callable[[], bytes]) -> dict[str, object]:
     try:
-        content = json.loads(read_regular_file(meta, MAX_META_BYTES))
-    except (OSError, ValueError, RecursionError):
+        return parse_object(read(), _META)
+    except (OSError, ValueError):
         return {}
-    return content if isinstance(content, dict) else {}

@@ -86,6 +86,7 @@ def _unlike(files: Iterable[Path]) -> list[Path]:
 
 VLLM_FACTORS = KeyFactors(
     file_name=FACTORS_FILE,
+    max_bytes=MAX_FACTORS_BYTES,
     finding="vLLM uses another hash directory than was installed: start it as on the source",
     differences=factor_differences,
     compare_files=compare_factor_files,

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from pathlib import Path
-
-from mx_artifacts.filesystem.regular_file import read_regular_file
 
 FACTORS_FILE = "cache_key_factors.json"
 
@@ -19,28 +16,27 @@ MAX_FLAT_CHARACTERS = 8 << 20
 _ABSENT = "not there"
 
 
-def factors_below(directories: Iterable[Path]) -> dict[str, str]:
-    """Return the factors of the first file found below `directories`, flat; {} without one.
+def first_factors(contents: Iterable[bytes]) -> dict[str, str]:
+    """Return the factors in the first of these files that is whole, flat; {} without one.
 
     All ranks of one directory have equal factors, for they are what its name was made from.
     """
-    for directory in directories:
-        for path in sorted(directory.rglob(FACTORS_FILE)):
-            try:
-                return flat_factors(json.loads(read_regular_file(path, MAX_FACTORS_BYTES)))
-            except (OSError, ValueError, RecursionError):
-                continue  # plainly written by vLLM, so it may be half there
+    for content in contents:
+        try:
+            return flat_factors(json.loads(content))
+        except (ValueError, RecursionError):
+            continue  # plainly written by vLLM, so it may be half there
     return {}
 
 
 def factor_differences(
-    installed: Iterable[Path], in_use: Iterable[Path]
+    installed: Iterable[bytes], in_use: Iterable[bytes]
 ) -> dict[str, tuple[str, str]]:
     """Map each factor that differs to (its value where installed, where in use).
 
     Empty where one side has no factors file.
     """
-    ours, theirs = factors_below(installed), factors_below(in_use)
+    ours, theirs = first_factors(installed), first_factors(in_use)
     return differing(ours, theirs) if ours and theirs else {}
 
 

@@ -16,8 +16,9 @@ from pathlib import Path
 import pytest
 
 from mx_artifacts.bulk.create import Making, NewFiles, create_files
+from mx_artifacts.bulk.overwrite import overwrite, overwrite_files
 from mx_artifacts.bulk.read import ShortFileError, read_files
-from mx_artifacts.bulk.status import Stamp, StampColumns, all_are_files, stamp_columns
+from mx_artifacts.bulk.status import LINKED, Stamp, StampColumns, all_are_files, stamp_columns
 from mx_artifacts.core.digest import crc32c
 from mx_artifacts.filesystem.access import current_umask
 from tests.support.compiled import WAYS, done
@@ -295,11 +296,10 @@ def test_the_first_bytes_of_files_come_where_they_shall(tmp_path: Path, director
     content = os.urandom(40_000)  # checksums are made of three streams of 4 KiB, and the rest
     (tmp_path / SURROGATE).write_bytes(content)
     (tmp_path / "empty").touch()
-    (tmp_path / "directory").mkdir()
     for length in (0, 1, 7, 8, 9, 15, 16, 100, 12_287, 12_288, 12_289, 36_999, 40_000):
         for offset in range(9):
             space = bytearray(b"." * 40_020)
-            wanted = [("empty", 0, 0), (SURROGATE, offset, length), ("directory", 40_020, 0)]
+            wanted = [("empty", 0, 0), (SURROGATE, offset, length), ("empty", 40_020, 0)]
             assert read(directory, space, *wanted) == [0, crc32c(content[:length]), 0]
             expected = content[:length].rjust(offset + length, b".").ljust(40_020, b".")
             assert space == expected
@@ -325,6 +325,11 @@ def test_a_file_that_is_too_short_is_named(tmp_path: Path, directory: int) -> No
         ("link", errno.ELOOP),
         ("directory", errno.EISDIR),
         ("fifo", errno.EAGAIN),
+        ("..", errno.EXDEV),
+        ("../x", errno.EXDEV),
+        ("d/e/link/a", errno.ELOOP),
+        ("to_d/a", errno.ELOOP),
+        ("d/to_e/f/a", errno.ELOOP),
         ("n" * 256, errno.ENAMETOOLONG),
     ],
 )
@@ -334,13 +339,81 @@ def test_a_file_that_cannot_be_read_is_named(
     (tmp_path / "a").write_bytes(b"1")
     (tmp_path / "link").symlink_to("a")
     (tmp_path / "directory").mkdir()
+    (tmp_path / "d/e/f").mkdir(parents=True)
+    for file in ("d/a", "d/e/a", "d/e/f/a"):
+        (tmp_path / file).write_bytes(b"1")
+    for link, target in (("to_d", "d"), ("d/to_e", "e"), ("d/e/link", "f")):
+        (tmp_path / link).symlink_to(target)
     os.mkfifo(tmp_path / "fifo")
     both_ends = os.open(tmp_path / "fifo", os.O_RDWR)  # so there is somebody who might write
     try:
         with refused(number, path):
-            read(directory, bytearray(8), ("a", 0, 1), (path, 1, 1))
+            read(directory, bytearray(8), ("a", 0, 1), ("d/e/f/a", 1, 1), (path, 2, 1))
     finally:
         os.close(both_ends)
+
+
+def test_the_mode_tells_of_a_files_other_names(tmp_path: Path) -> None:
+    (tmp_path / "a").touch()
+    (tmp_path / "b").touch()
+    (tmp_path / "c").hardlink_to(tmp_path / "b")
+    (tmp_path / "d/e").mkdir(parents=True)  # a directory has more links than one
+    modes = stamp_columns(str(tmp_path), ["a", "b", "c", "d"]).modes
+    assert [mode >= LINKED for mode in modes] == [False, True, True, False]
+    assert [stat.S_IFMT(mode) for mode in modes] == [stat.S_IFREG] * 3 + [stat.S_IFDIR]
+
+
+# --- links on the way -----------------------------------------------------------------------------
+
+
+@pytest.fixture(name="led_away")
+def _led_away(tmp_path: Path) -> list[str]:
+    """Return paths below `tmp_path` that links, or "..", lead to a file outside of `tmp_path`/d."""
+    (tmp_path / "outside/inner").mkdir(parents=True)
+    (tmp_path / "outside/inner/file").write_bytes(b"secret")
+    (tmp_path / "d/e").mkdir(parents=True)
+    (tmp_path / "d/link").symlink_to("../outside/inner")
+    (tmp_path / "d/e/link").symlink_to(tmp_path / "outside")
+    (tmp_path / "d/e/magic").symlink_to(f"/proc/self/cwd/{tmp_path}/outside/inner")
+    return ["link/file", "e/link/inner/file", "e/magic/file", "../outside/inner/file"]
+
+
+def test_no_link_leads_away_from_what_is_looked_at(tmp_path: Path, led_away: list[str]) -> None:
+    there = str(tmp_path / "d")
+    assert set(rows(stamp_columns(there, led_away))) == {Stamp(0, 0, 0, 0, 0, 0)}
+    found = os.lstat(tmp_path / "outside/inner/file")
+    for path in led_away:
+        assert not all_are_files(there, [path], [found.st_size], [found.st_mtime_ns])
+
+
+def test_no_link_leads_away_what_is_written(tmp_path: Path, led_away: list[str]) -> None:
+    descriptor = os.open(tmp_path / "d", os.O_PATH | os.O_DIRECTORY)
+    try:
+        for path in led_away:
+            with pytest.raises(OSError, match=r"symbolic|cross-device") as caught:
+                create(descriptor, New(path.replace("file", "new")))
+            assert caught.value.errno in (errno.ELOOP, errno.EXDEV)
+            with pytest.raises(OSError, match=r"symbolic|cross-device") as caught:
+                overwrite_files(str(tmp_path / "d"), {path: b"theirs"})
+            assert caught.value.errno in (errno.ELOOP, errno.EXDEV)
+    finally:
+        os.close(descriptor)
+    assert (tmp_path / "outside/inner/file").read_bytes() == b"secret"
+    assert os.listdir(tmp_path / "outside/inner") == ["file"]
+
+
+def test_what_is_no_plain_file_is_not_written(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "fifo")
+    reader = os.open(tmp_path / "fifo", os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        with pytest.raises(OSError, match="fifo") as caught:
+            overwrite_files(str(tmp_path), {"fifo": b"x"})
+        assert caught.value.errno == errno.ENXIO
+        with pytest.raises(OSError, match="fifo") as caught:
+            overwrite(tmp_path / "fifo", b"x")
+        assert caught.value.errno == errno.ENXIO
+    finally:
+        os.close(reader)
 
 
 @pytest.mark.parametrize(("offset", "length"), OUTSIDE)

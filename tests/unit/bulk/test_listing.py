@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,14 @@ def found(listing: Listing) -> dict[str, Stamp]:
     return dict(zip(listing.names, listing.stamps, strict=True))
 
 
+def list_at(root: Path, paths: Sequence[str]) -> list[Listing]:
+    descriptor = os.open(root, os.O_PATH | os.O_DIRECTORY)
+    try:
+        return list_directories(descriptor, paths)
+    finally:
+        os.close(descriptor)
+
+
 def expected(directory: Path) -> dict[str, Stamp]:
     return {path.name: Stamp.of(path.lstat()) for path in directory.iterdir()}
 
@@ -30,21 +39,27 @@ def test_names_and_stamps_are_those_of_the_system(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "c" / "fifo")
     (tmp_path / "a" / os.fsdecode(b"not UTF-8 \xff")).touch()
     os.utime(tmp_path / "a" / "x", ns=(1, -1))
-    paths = [".", "a", "b", "c", "to b", "c/d"]
-    listings = list_directories(os.fspath(tmp_path), paths)
+    paths = [".", "a", "b", "c", "c/d"]
+    listings = list_at(tmp_path, paths)
     assert [listing.error for listing in listings] == [0] * len(paths)
     for path, listing in zip(paths, listings, strict=True):
         assert found(listing) == expected(tmp_path / path)
 
 
 def test_what_cannot_be_listed_says_why_and_spoils_no_other(tmp_path: Path) -> None:
-    write_tree(tmp_path, {"a": {"x": b"1"}, "file": b"", "z": {"y": b"2"}})
-    listings = list_directories(os.fspath(tmp_path), ["a", "gone", "file", "z"])
-    assert [listing.error for listing in listings] == [0, errno.ENOENT, errno.ENOTDIR, 0]
-    assert found(listings[3]) == expected(tmp_path / "z")
-    gone = list_directories(os.fspath(tmp_path / "gone"), [".", "a"])
-    assert gone == [Listing((), (), errno.ENOENT)] * 2
-    assert list_directories(os.fspath(tmp_path), []) == []
+    write_tree(tmp_path, {"a": {"x": b"1"}, "file": b"", "z": {"y": {"deep": {}}}})
+    (tmp_path / "link").symlink_to("z")
+    (tmp_path / "z/y/link").symlink_to("deep")
+    paths = ["a", "gone", "file", "z", "link", "link/y", "z/y/link", ".."]
+    listings = list_at(tmp_path, paths)
+    links = {errno.ENOTDIR, errno.ELOOP}
+    wanted = [{0}, {errno.ENOENT}, {errno.ENOTDIR}, {0}, links, links, links]
+    wanted += [{errno.EXDEV}]
+    for path, listing, errors in zip(paths, listings, wanted, strict=True):
+        assert listing.error in errors, path
+        assert found(listing) == (expected(tmp_path / path) if 0 in errors else {}), path
+    assert [each.error for each in list_directories(10_000, [".", "a"])] == [errno.EBADF] * 2
+    assert list_at(tmp_path, []) == []
 
 
 def test_directories_of_any_size_come_whole(
@@ -56,7 +71,7 @@ def test_directories_of_any_size_come_whole(
     paths = [f"d{number}" for number in range(len(sizes))]
     for path, size in zip(paths, sizes, strict=True):
         write_tree(tmp_path / path, {f"{'n' * number}-": b"" for number in range(size)})
-    listings = list_directories(os.fspath(tmp_path), paths)
+    listings = list_at(tmp_path, paths)
     assert [found(each) for each in listings] == [expected(tmp_path / path) for path in paths]
 
 
@@ -69,5 +84,5 @@ def test_a_time_that_no_column_holds_is_told_all_the_same(tmp_path: Path) -> Non
         pytest.skip("this Python sets no such time")
     if (tmp_path / "a" / "x").stat().st_mtime_ns != late_ns:
         pytest.skip("this file system keeps no such time")
-    listings = list_directories(os.fspath(tmp_path), ["a", "b"])
+    listings = list_at(tmp_path, ["a", "b"])
     assert [found(each) for each in listings] == [expected(tmp_path / path) for path in "ab"]

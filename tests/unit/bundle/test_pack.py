@@ -127,6 +127,7 @@ def test_equal_trees_give_equal_bytes(tree: Tree) -> None:
         order.shuffle(items)
         return dict(items)
 
+    rules = PackRules(entry_of=first_parts(1), secrets=())
     with tempfile.TemporaryDirectory() as directory:
         bundles = []
         for seed in (1, 2):
@@ -134,7 +135,7 @@ def test_equal_trees_give_equal_bytes(tree: Tree) -> None:
             write_tree(root, shuffled(tree, random.Random(seed)))
             for attempt in range(2):
                 bundle = Path(directory, f"{seed}{attempt}")
-                pack(root, bundle, PackRules(entry_of=first_parts(1)))
+                pack(root, bundle, rules)
                 bundles.append(bundle.read_bytes())
     assert len(set(bundles)) == 1
 

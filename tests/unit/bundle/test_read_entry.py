@@ -21,7 +21,7 @@ from mx_artifacts.bundle.read_entry import (
     Reading,
 )
 from mx_artifacts.bundle.rules import PackRules, first_parts
-from mx_artifacts.bundle.tree import scan_tree
+from mx_artifacts.bundle.tree import open_root, scan_tree
 from mx_artifacts.core.digest import crc32c
 from mx_artifacts.runtime.clock import FakeClock
 from tests.support.trees import write_tree
@@ -57,9 +57,10 @@ def read(
         part = space[start : start + layout.length]
         readings.append(Reading(EntryPlacement(layout, start, part), start))
         start += layout.length
-    meanwhile()
-    reader = EntryReader(os.path.realpath(root), rules, 0.5, SETTLED.now)
-    failed = reader.read(readings, space, SETTLED.now(), written)
+    with open_root(root) as directory:
+        meanwhile()
+        reader = EntryReader(directory, rules, 0.5, SETTLED.now)
+        failed = reader.read(readings, space, SETTLED.now(), written)
     return failed, {reading.entry: reading.place for reading in readings}
 
 

@@ -10,7 +10,7 @@ import pytest
 from mx_artifacts.artifacts.bundle_root import check_bundle_root
 from mx_artifacts.errors import ExitCode, UnusablePlaceError
 from mx_artifacts.filesystem import writable
-from mx_artifacts.install.workspace.workspace import check_target
+from mx_artifacts.install.workspace.opening import check_target
 from mx_artifacts.node import mounts
 from tests.support.install_cases import mounted
 

@@ -16,7 +16,8 @@ import pytest
 
 from mx_artifacts.bundle.rules import first_parts
 from mx_artifacts.errors import BundleError, InstallLockedError, NoSpaceError
-from mx_artifacts.filesystem.lock import locked
+from mx_artifacts.filesystem.lock import LockFile, locked
+from mx_artifacts.filesystem.resolved_path import open_directory
 from mx_artifacts.install.base import RootInstall
 from mx_artifacts.install.staging import staging
 from mx_artifacts.install.workspace import acquire
@@ -115,7 +116,7 @@ def test_who_waits_for_a_lock_that_is_removed_begins_anew(tmp_path: Path) -> Non
         assert not held.directory.exists()
 
     with locked_workspaces([root], 1.0, WhileWaiting(fail)) as (again,):
-        assert again == held
+        assert again.directory == held.directory
         assert again.lock.exists()
         assert again.staging.exists()
 
@@ -127,13 +128,13 @@ def test_what_is_removed_after_it_was_found_is_made_again(
     root, removals = tmp_path / "root", iter(("all", "staging", "", ""))
     take = acquire.locked
 
-    def remove_some_and_lock(paths: list[Path], *rest: Any) -> AbstractContextManager[None]:
+    def remove_some_and_lock(files: list[LockFile], *rest: Any) -> AbstractContextManager[None]:
         which = next(removals)
         if which == "all":
-            shutil.rmtree(paths[0].parent)
+            shutil.rmtree(files[0].directory.path)
         elif which:
-            paths[0].with_name(which).rmdir()
-        return take(paths, *rest)
+            files[0].path.with_name(which).rmdir()
+        return take(files, *rest)
 
     monkeypatch.setattr(acquire, "locked", remove_some_and_lock)
     with locked_workspaces([root], 1.0, SYSTEM_CLOCK) as (again,):
@@ -155,14 +156,15 @@ def test_a_staging_place_that_is_removed_while_it_is_made_is_made_again(
         take(descriptor, operation)
 
     monkeypatch.setattr(fcntl, "flock", remove_once_and_lock)
-    workspace, directory, held = acquire_staging(tmp_path / "root", resume=False)
-    assert directory.is_dir()
-    assert str(directory) not in made
+    workspace, place = acquire_staging(tmp_path / "root", resume=False)
+    assert place.tree.is_dir()
+    assert str(place.held.path) not in made
     workspace.sweep()  # as another installer does
-    assert directory.is_dir()
-    os.close(held)
+    assert place.tree.is_dir()
+    place.held.close()
     workspace.sweep()
-    assert not directory.exists()
+    assert not place.held.path.exists()
+    workspace.close()
 
 
 def test_a_lock_file_that_was_replaced_does_not_count(tmp_path: Path) -> None:
@@ -174,9 +176,11 @@ def test_a_lock_file_that_was_replaced_does_not_count(tmp_path: Path) -> None:
         waiting.close()
 
     waiting = ExitStack()
-    waiting.enter_context(locked([path], 1.0, SYSTEM_CLOCK))
-    with pytest.raises(FileNotFoundError), locked([path], 1.0, WhileWaiting(replace)):
-        pass
+    with open_directory(tmp_path) as directory:
+        file = LockFile(directory)
+        waiting.enter_context(locked([file], 1.0, SYSTEM_CLOCK))
+        with pytest.raises(FileNotFoundError), locked([file], 1.0, WhileWaiting(replace)):
+            pass
 
 
 def test_many_that_fail_and_succeed_at_once_exclude_each_other(tmp_path: Path) -> None:

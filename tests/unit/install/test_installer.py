@@ -180,7 +180,7 @@ def test_only_what_may_be_moved_in_is_made_durable(
     monkeypatch.setattr(os, "fsync", fsync)
     durable = RootInstall("", root, first_parts(1), durable=True)
     install_roots([(durable, bundle)])
-    staged = {path.partition("/staging/")[2].partition("/")[2] for path in synced}
+    staged = {path.partition("/staging/")[2].partition("/tree/")[2] for path in synced}
     assert {path for path in staged if path.endswith((".so", ".json"))} == {
         "k2/deep/kernel.so",
         "k2/kernel.json",

@@ -4,15 +4,24 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from mx_artifacts.errors import InstallError
+from mx_artifacts.filesystem.beneath import Directory
+from mx_artifacts.filesystem.resolved_path import open_directory
 from mx_artifacts.install.receipts import cache
-from mx_artifacts.install.receipts.cache import cached_receipt, remember
-from mx_artifacts.install.receipts.receipt import Receipt, load_receipt, save_receipt
+from mx_artifacts.install.receipts.cache import remember
+from mx_artifacts.install.receipts.receipt import (
+    Receipt,
+    load_receipt,
+    load_receipt_in,
+    save_receipt,
+)
 from tests.support.install_cases import NEW, install, make_bundle
 
 
@@ -24,15 +33,31 @@ def _place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return report.receipt_path
 
 
+@contextmanager
+def held(place: Path) -> Iterator[tuple[Directory, str]]:
+    with open_directory(place.parent) as directory:
+        yield directory, place.name
+
+
+def cached_receipt(place: Path) -> Receipt:
+    with held(place) as (directory, name):
+        return cache.cached_receipt(directory, name)
+
+
+def save(place: Path, receipt: Receipt) -> None:
+    with held(place) as (directory, name):
+        save_receipt(directory, name, receipt)
+
+
 def parsed(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
     """Return a list that gets the path of each receipt that is parsed from here on."""
     paths: list[Path] = []
 
-    def load(path: Path) -> Receipt:
-        paths.append(path)
-        return load_receipt(path)
+    def load(directory: Directory, name: str) -> Receipt:
+        paths.append(directory.path / name)
+        return load_receipt_in(directory, name)
 
-    monkeypatch.setattr(cache, "load_receipt", load)
+    monkeypatch.setattr(cache, "load_receipt_in", load)
     return paths
 
 
@@ -47,15 +72,16 @@ def test_what_was_written_here_is_not_parsed_at_all(
 ) -> None:
     paths = parsed(monkeypatch)
     receipt = load_receipt(place)
-    save_receipt(place, receipt)
-    remember(place, receipt)
+    save(place, receipt)
+    with held(place) as (directory, name):
+        remember(directory, name, receipt)
     assert cached_receipt(place) == load_receipt(place) == receipt
     assert paths == []
 
 
 def test_another_in_its_place_counts(place: Path) -> None:
     receipt = cached_receipt(place)
-    save_receipt(place, replace(receipt, installed_at="later"))
+    save(place, replace(receipt, installed_at="later"))
     assert cached_receipt(place).installed_at == "later"
 
 

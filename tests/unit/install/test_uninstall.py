@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from mx_artifacts.errors import ConfigurationError, InstallLockedError
-from mx_artifacts.filesystem.lock import locked
+from mx_artifacts.filesystem.lock import LockFile, locked
+from mx_artifacts.filesystem.resolved_path import open_directory
 from mx_artifacts.install.base import ArtifactOrigin
 from mx_artifacts.install.receipts.lookup import find_receipts
 from mx_artifacts.install.receipts.receipt import load_receipt
@@ -196,7 +197,8 @@ def test_an_installer_at_work_is_waited_for_and_then_named(root: Path, bundle: P
     receipt = install(root, bundle).receipt_path
     clock = FakeClock()
     with (
-        locked([workspace_of(root) / "lock"], 1, clock),
+        open_directory(workspace_of(root)) as workspace,
+        locked([LockFile(workspace)], 1, clock),
         pytest.raises(InstallLockedError),
     ):
         undo(receipt, clock=clock)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,11 +17,13 @@ from mx_artifacts.errors import (
     RollbackFailedError,
     UnusablePlaceError,
 )
-from mx_artifacts.filesystem.files import remove_tree, write_json
-from mx_artifacts.filesystem.lock import locked
+from mx_artifacts.filesystem.beneath import Directory
+from mx_artifacts.filesystem.files import as_json
+from mx_artifacts.filesystem.lock import LockFile, locked
+from mx_artifacts.filesystem.resolved_path import open_directory
 from mx_artifacts.install.receipts.receipt import load_named_receipt, load_receipt
-from mx_artifacts.install.workspace import workspace
-from mx_artifacts.install.workspace.workspace import open_workspace
+from mx_artifacts.install.workspace import opening
+from mx_artifacts.install.workspace.opening import open_workspace
 from mx_artifacts.runtime.clock import SYSTEM_CLOCK, FakeClock
 from tests.support.install_cases import NEW, contents, fill, install, make_bundle, picture
 
@@ -38,10 +40,9 @@ def test_workspace_is_inside_where_it_cannot_be_beside(
 ) -> None:
     root = fill(tmp_path / ("r" * 250 if reason == "long name" else "root"), {})
     if reason == "mount point":
-        monkeypatch.setattr(workspace, "is_mount_point", lambda path: path == root)
+        monkeypatch.setattr(opening, "is_mount_point", lambda found, above: found.path == root)
     if reason == "parent not writable":
-        real = os.access
-        monkeypatch.setattr(os, "access", lambda p, m, **k: p != tmp_path and real(p, m, **k))
+        monkeypatch.setattr(os, "access", lambda p, m, **k: "dir_fd" not in k)
     found = open_workspace(root)
     assert found.directory == root / ".mx-artifacts"
     report = install(root, make_bundle(tmp_path / "b.tar", NEW))
@@ -63,27 +64,33 @@ def test_slash_is_no_cache_root() -> None:
         open_workspace(Path("/"))
 
 
-def test_lock_names_its_holder(tmp_path: Path) -> None:
-    path = tmp_path / "lock"
-    with locked([path], 1.0, SYSTEM_CLOCK):
+@pytest.fixture(name="place")
+def _place(tmp_path: Path) -> Iterator[Directory]:
+    with open_directory(tmp_path) as directory:
+        yield directory
+
+
+def test_lock_names_its_holder(place: Directory) -> None:
+    file = LockFile(place)
+    with locked([file], 1.0, SYSTEM_CLOCK):
         held_by_us = f"process {os.getpid()} on "
         with (
             pytest.raises(InstallLockedError, match=held_by_us) as caught,
-            locked([path], 5.0, FakeClock()),
+            locked([file], 5.0, FakeClock()),
         ):
             pass
         assert caught.value.retryable
-    with locked([path], 0.0, SYSTEM_CLOCK):
-        assert path.exists()
+    with locked([file], 0.0, SYSTEM_CLOCK):
+        assert file.path.exists()
 
 
-def test_locks_taken_before_the_one_that_is_held_are_freed(tmp_path: Path) -> None:
-    first, second = tmp_path / "1", tmp_path / "2"
+def test_locks_taken_before_the_one_that_is_held_are_freed(place: Directory) -> None:
+    first, second = LockFile(place, "1"), LockFile(place, "2")
     with locked([second], 1.0, SYSTEM_CLOCK):
         with pytest.raises(InstallLockedError), locked([second, first], 0.0, FakeClock()):
             pass
         with locked([first], 0.0, FakeClock()):
-            assert first.exists()
+            assert first.path.exists()
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"staged": "../.."}', '{"staged": "x"}'])
@@ -165,7 +172,7 @@ def test_receipt_that_is_not_json_is_refused(tmp_path: Path) -> None:
 
 def test_names_that_are_not_utf8_survive_in_documents(tmp_path: Path) -> None:
     name = os.fsdecode(b"k\xff")
-    write_json(tmp_path / "x.json", {"name": name})
+    (tmp_path / "x.json").write_bytes(as_json({"name": name}))
     assert json.loads((tmp_path / "x.json").read_bytes()) == {"name": name}
 
 
@@ -174,7 +181,8 @@ def test_remove_tree_follows_no_link(tmp_path: Path) -> None:
     tree = fill(tmp_path / "tree", {"a/b": b"2"})
     (tree / "a/link").symlink_to(outside)
     (tree / "a").chmod(0o500)
-    remove_tree(tree)
-    remove_tree(tree)
+    with open_directory(tmp_path) as directory:
+        directory.remove_tree("tree")
+        directory.remove_tree("tree")
     assert picture(tree) is None
     assert contents(outside) == {"precious": b"1"}

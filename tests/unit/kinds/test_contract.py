@@ -46,6 +46,39 @@ def test_every_kind_keeps_a_file_that_only_sounds_like_a_lock(kind, tmp_path):
     assert shipped_files(tmp_path, kind) == {"block.cubin", "a/lock.cubin", "a/clock", "unlock.so"}
 
 
+@KINDS
+def test_no_file_of_a_cache_is_taken_for_a_secret(kind, tmp_path):
+    named_alike = (
+        "token.cubin",
+        "id_rsa.so",
+        "k/environment",
+        "key.json",
+        "pem.o",
+        "git/x",
+        "tokens",
+    )
+    make_tree(tmp_path, {**KIND_TREES[kind.name], **dict.fromkeys(named_alike)})
+    reasons = [skip.reason for skip in scan_tree(tmp_path, kind.pack).skipped]
+    assert [reason for reason in reasons if "secret" in reason] == []
+
+
+@KINDS
+def test_every_kind_leaves_secrets_out(kind, tmp_path):
+    secrets = (
+        ".env",
+        ".env.local",
+        ".netrc",
+        ".ssh/id_ed25519",
+        ".git/config",
+        "x/id_rsa",
+        "token",
+    )
+    make_tree(tmp_path, {**KIND_TREES[kind.name], **dict.fromkeys(secrets)})
+    assert shipped_files(tmp_path, kind) == expected_entries(kind).keys()
+    reasons = [skip.reason for skip in scan_tree(tmp_path, kind.pack).skipped]
+    assert sum("may hold a secret" in reason for reason in reasons) == len(secrets)
+
+
 def test_only_ninja_kinds_keep_mtimes():
     assert {k.name for k in all_kinds() if k.pack.keep_mtimes} == {"flashinfer", "tvm_ffi"}
 

@@ -466,6 +466,7 @@ def test_the_interpreters_own_libraries_pass() -> None:
     import _json
 
     from mx_artifacts.bundle.entry import EntryFile, EntryView
+    from mx_artifacts.filesystem.beneath import Directory
     from mx_artifacts.kinds.entry_checks import binary_fault
 
     library = Path(getattr(_json, "__file__", None) or os.path.realpath("/proc/self/exe"))
@@ -475,7 +476,7 @@ def test_the_interpreters_own_libraries_pass() -> None:
             "x.so",
             {"x.so": EntryFile(length, 0)},
             content=lambda _path, count, offset: whole[offset : offset + count],
-            root="/",
+            root=Directory(-1, Path("/")),
             age_seconds=AN_HOUR,
         )
         assert binary_fault(view) == fault

@@ -17,7 +17,7 @@ from mx_artifacts.kinds.entry_checks import MAX_JSON_BYTES
 from mx_artifacts.kinds.existing_entries import fetched_differs, standing_judge
 from mx_artifacts.kinds.flashinfer.cute_modules import MAX_META_BYTES, match_cute_modules
 from mx_artifacts.kinds.foreign_text import MAX_SHOWN_CHARACTERS, shown
-from mx_artifacts.kinds.inductor.vllm_factors import FACTORS_FILE, factors_below, flat_factors
+from mx_artifacts.kinds.inductor.vllm_factors import first_factors, flat_factors
 from mx_artifacts.kinds.inductor.vllm_hash_directories import rank_sets
 from mx_artifacts.kinds.inductor.vllm_indexes import relocate_vllm_indexes
 from mx_artifacts.kinds.ninja.build_log import MAX_ENTRIES, parse_log
@@ -101,18 +101,13 @@ def test_ranks_that_are_far_apart() -> None:
     assert time.process_time() - began < 10
 
 
-def test_factors_with_long_paths(tmp_path: Path) -> None:
+def test_factors_with_long_paths() -> None:
     document = {"n" * 500_000: dict.fromkeys(map(str, range(50_000)), 1)}
     with little_memory(), pytest.raises(ValueError, match="more than"):
         flat_factors(document)
-    write(tmp_path / FACTORS_FILE, json.dumps(document).encode())
+    content = json.dumps(document).encode()
     with little_memory():
-        assert factors_below([tmp_path]) == {}
-
-
-def test_factors_in_whose_place_is_no_file(tmp_path: Path) -> None:
-    os.mkfifo(tmp_path / FACTORS_FILE)
-    assert factors_below([tmp_path]) == {}
+        assert first_factors([content]) == {}
 
 
 # --- pickles -------------------------------------------------------------------------------------

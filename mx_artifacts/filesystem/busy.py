@@ -1,0 +1,29 @@
+"""Failures of a file system that pass: something is in use, or a file server knows it no more."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Callable
+from typing import TypeVar
+
+from mx_artifacts.runtime.clock import SYSTEM_CLOCK, Clock
+
+T = TypeVar("T")
+PASSING = frozenset((errno.EBUSY, errno.ESTALE))
+_PAUSES_SECONDS = (0.05, 0.1, 0.2, 0.4)
+"""Between attempts: a mount that goes away, or a file server's old name for what was renamed."""
+
+
+def retried(work: Callable[[], T], clock: Clock = SYSTEM_CLOCK) -> T:
+    """Return what `work` returns, which is done again where a failure may pass; at most 0.75 s.
+
+    Only for work that has changed nothing when it fails. Raises whatever `work` raises last.
+    """
+    for pause_seconds in _PAUSES_SECONDS:
+        try:
+            return work()
+        except OSError as error:
+            if error.errno not in PASSING:
+                raise
+            clock.sleep(pause_seconds)
+    return work()

@@ -1,0 +1,87 @@
+"""Another local user at work beside us: `python -m tests.support.stranger '<json>'`; needs root.
+
+Fields: uid (whom to become; without it, the same user), and one of
+- swap [a, b]: exchange two names over and over;
+- replace: {directory, link}: move each new thing in `directory` away and put a link in its place.
+It prints "ready", and goes on until its stdin is closed. Nothing that it is refused ends it.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import select
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+REPOSITORY = Path(__file__).parents[2]
+UID = 4242
+_AT_FDCWD, _RENAME_EXCHANGE = -100, 2
+
+
+@contextmanager
+def stranger(**fields: Any) -> Iterator[None]:
+    """Let one work meanwhile."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "tests.support.stranger", json.dumps(fields, default=str)],
+        cwd=REPOSITORY,
+        env={"PATH": os.environ.get("PATH", ""), "PYTHONPATH": str(REPOSITORY)},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdin is not None
+    assert process.stdout is not None
+    try:
+        assert process.stdout.readline() == "ready\n"
+        yield
+    finally:
+        process.stdin.close()
+        process.wait()
+        process.stdout.close()
+
+
+def give(path: Path, uid: int = UID) -> None:
+    """Give a tree to a stranger."""
+    os.lchown(path, uid, uid)
+    for parent, directories, files in os.walk(path):
+        for name in (*directories, *files):
+            os.lchown(os.path.join(parent, name), uid, uid)
+
+
+def _swap(one: str, two: str) -> None:
+    rename = ctypes.CDLL(None, use_errno=True).renameat2
+    for _ in range(50):
+        rename(_AT_FDCWD, one.encode(), _AT_FDCWD, two.encode(), _RENAME_EXCHANGE)
+
+
+def _replace(directory: str, link: str) -> None:
+    with suppress(OSError):
+        for entry in os.scandir(directory):
+            if not entry.is_symlink() and not entry.name.endswith(".away"):
+                with suppress(OSError):
+                    os.rename(entry.path, f"{entry.path}.away")
+                    os.symlink(link, entry.path)
+
+
+def main() -> None:
+    fields = json.loads(sys.argv[1])
+    if "uid" in fields:
+        os.setgroups([])
+        os.setgid(fields["uid"])
+        os.setuid(fields["uid"])
+    print("ready", flush=True)
+    while not select.select([sys.stdin], [], [], 0)[0]:
+        if "swap" in fields:
+            _swap(*fields["swap"])
+        else:
+            _replace(**fields["replace"])
+
+
+if __name__ == "__main__":
+    main()
