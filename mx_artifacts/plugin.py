@@ -119,6 +119,8 @@ if TYPE_CHECKING:
     from mx_artifacts.probes.variables import LISTED_ARCH as LISTED_ARCH
     from mx_artifacts.probes.variables import architectures as architectures
     from mx_artifacts.probes.variables import variables as variables
+    from mx_artifacts.transport.base import DeviceMemory as DeviceMemory
+    from mx_artifacts.transport.base import MemoryKind as MemoryKind
     from mx_artifacts.transport.base import Peer as Peer
     from mx_artifacts.transport.base import PendingRead as PendingRead
     from mx_artifacts.transport.base import Region as Region
@@ -142,6 +144,7 @@ _EXPORTS = {
     "ComponentAbsent": "node.installed",
     "Connection": "metadata.base",
     "DEVICE_ARCH": "probes.variables",
+    "DeviceMemory": "transport.base",
     "EntryFile": "bundle.entry",
     "EntryVerdict": "kinds.base",
     "EntryView": "bundle.entry",
@@ -156,6 +159,7 @@ _EXPORTS = {
     "LISTED_ARCH": "probes.variables",
     "Locate": "kinds.root_rules",
     "Location": "kinds.root_rules",
+    "MemoryKind": "transport.base",
     "MetadataBackend": "metadata.base",
     "NEVER_PACKED": "kinds.base",
     "NINJA": "kinds.tools",

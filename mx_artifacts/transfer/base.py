@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
 from mx_artifacts.transfer.wait_policy import WaitPolicy
-from mx_artifacts.transport.base import PendingRead, Region
+from mx_artifacts.transport.base import DeviceMemory, LocalMemory, PendingRead, Region
 
 
 class Extent(Protocol):
@@ -20,10 +20,6 @@ class Extent(Protocol):
     @property
     def length(self) -> int:
         """Size [bytes > 0]."""
-        ...
-
-    def damage(self, data: memoryview) -> str:
-        """Return what in `data`, of `length` bytes, is not as it should be, or ""."""
         ...
 
 
@@ -46,11 +42,18 @@ class SourceAddress:
 
 @dataclass(frozen=True)
 class Destination:
-    """Registered memory that an extent is read into: `view` is `region` from `offset` on."""
+    """Registered memory that an extent is read into: `memory` is `region` from `offset` on."""
 
     region: Region
     offset: int
-    view: memoryview
+    memory: LocalMemory
+
+    @property
+    def view(self) -> memoryview:
+        """The bytes, where they are in DRAM. Raises TypeError for memory of a device."""
+        if isinstance(self.memory, DeviceMemory):
+            raise TypeError(f"{self.memory} cannot be looked at from the host")
+        return self.memory
 
 
 class Reader(Protocol[E_contra]):
@@ -159,8 +162,15 @@ class Sink(Protocol[E_contra]):
         """
         ...
 
-    def write(self, extent: E_contra, data: memoryview) -> None:
-        """Take a verified extent; `data` is its destination, or a buffer that is reused afterwards.
+    def damage(self, extent: E_contra, stored: Destination) -> str:
+        """Return what of an extent, read into `stored`, is not as it should be, or "".
+
+        The sink's, and not the extent's: it knows how to look into its own memory.
+        """
+        ...
+
+    def write(self, extent: E_contra, stored: Destination) -> None:
+        """Take a verified extent, in its destination or in a buffer that is reused afterwards.
 
         Raises:
             WorkStopped: the transfer has ended.

@@ -196,7 +196,7 @@ class Pipeline(Generic[E]):
                 raise _SourceFailed(error) from error
             rate.give_back(extent.length - carried)
             self.check_going()
-            self._context.sink.write(extent, into.view)
+            self._context.sink.write(extent, into)
 
     def _read_verified(
         self,
@@ -217,7 +217,7 @@ class Pipeline(Generic[E]):
             carried += reader.read(extent, into, pending)
             self._scheduler.record_read(source, extent, clock.monotonic() - started)
             held = reader.release() if is_last else True
-            damage = extent.damage(into.view)
+            damage = self._context.sink.damage(extent, into)
             if not damage:
                 return carried
             # Under a lease that has expired, other bytes are to be expected: that is no damage.

@@ -8,10 +8,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from enum import Enum
 from typing import Protocol
 
 MAX_ADDRESS = 1 << 64
 """No range of memory ends above."""
+
+
+class MemoryKind(Enum):
+    """What memory is made of; its value is NIXL's name of it."""
+
+    DRAM = "DRAM"
+    """The host's."""
+    VRAM = "VRAM"
+    """A GPU's."""
 
 
 @dataclass(frozen=True)
@@ -21,15 +31,38 @@ class TransportProperties:
     name: str
     crosses_processes: bool
     """Whether a peer may live in another process."""
+    memory_kinds: frozenset[MemoryKind] = frozenset({MemoryKind.DRAM})
+    """What it can register and read."""
 
 
 @dataclass(frozen=True)
-class RemoteRange:
-    """`length` bytes [> 0] at virtual address `addr` of a peer's device `device_id` (0: DRAM)."""
+class DeviceMemory:
+    """Local memory that no memoryview can show: `length` bytes [> 0] at virtual address `addr`.
+
+    `device_id` is the GPU's index in this process, as CUDA counts them.
+    """
 
     addr: int
     length: int
     device_id: int = 0
+    kind: MemoryKind = MemoryKind.VRAM
+
+
+LocalMemory = memoryview | DeviceMemory
+"""What a transport can register; a memoryview is DRAM."""
+
+
+@dataclass(frozen=True)
+class RemoteRange:
+    """`length` bytes [> 0] at virtual address `addr` of a peer's device `device_id`.
+
+    DRAM is device 0; of VRAM it is the GPU's index in the peer's process.
+    """
+
+    addr: int
+    length: int
+    device_id: int = 0
+    kind: MemoryKind = MemoryKind.DRAM
 
 
 class Region(Protocol):
@@ -43,6 +76,16 @@ class Region(Protocol):
     @property
     def length(self) -> int:
         """Size [bytes]."""
+        ...
+
+    @property
+    def kind(self) -> MemoryKind:
+        """What it is made of."""
+        ...
+
+    @property
+    def device_id(self) -> int:
+        """The GPU's index in this process; 0 for DRAM."""
         ...
 
     def close(self) -> None:
@@ -117,12 +160,13 @@ class Transport(Protocol):
         """
         ...
 
-    def register(self, memory: memoryview) -> Region:
+    def register(self, memory: LocalMemory) -> Region:
         """Register writable contiguous `memory`; the caller keeps it alive until the region closes.
 
         Raises:
             ValueError: the memory is empty, read-only or not contiguous.
-            RegistrationError: too much memory, or the memlock limit.
+            RegistrationError: memory of a kind that it does not take (`properties.memory_kinds`),
+                too much memory, or the memlock limit.
         """
         ...
 
@@ -155,7 +199,8 @@ class Transport(Protocol):
 
         Raises:
             ValueError: the sequences are empty or differ in length, a range does not fit its
-                region, or a target region is closed or another transport's.
+                region, a target region is closed or another transport's, or ranges of one side
+                differ in kind.
             PeerLostError: the peer is gone (or `wait` says so).
             TransportError: a range is outside the peer's registered regions, and any other failure.
         """

@@ -15,6 +15,8 @@ from mx_artifacts.errors import (
 )
 from mx_artifacts.runtime.clock import SYSTEM_CLOCK, Clock
 from mx_artifacts.transport.base import (
+    LocalMemory,
+    MemoryKind,
     Peer,
     PendingRead,
     Region,
@@ -33,9 +35,9 @@ firewall that drops NIXL's port looks like a source that is slow."""
 
 
 class CombinedRegion:
-    """Memory that is registered with both, at the same address."""
+    """Memory that is registered with both, at the same address; a GPU's with the first only."""
 
-    def __init__(self, preferred: Region, stream: Region) -> None:
+    def __init__(self, preferred: Region, stream: Region | None) -> None:
         self.preferred = preferred
         self.stream = stream
 
@@ -47,8 +49,17 @@ class CombinedRegion:
     def length(self) -> int:
         return self.preferred.length
 
+    @property
+    def kind(self) -> MemoryKind:
+        return self.preferred.kind
+
+    @property
+    def device_id(self) -> int:
+        return self.preferred.device_id
+
     def close(self) -> None:
-        self.stream.close()
+        if self.stream is not None:
+            self.stream.close()
         self.preferred.close()
 
 
@@ -109,11 +120,12 @@ class CombinedTransport:
                 self.agent_name,
             )
 
-    def register(self, memory: memoryview) -> Region:
+    def register(self, memory: LocalMemory) -> Region:
         with ExitStack() as on_failure:
             preferred = self._preferred.register(memory)
             on_failure.callback(preferred.close)
-            stream = self._stream.register(memory, preferred.addr)
+            is_shared = preferred.kind in self._stream.properties.memory_kinds
+            stream = self._stream.register(memory, preferred.addr) if is_shared else None
             on_failure.pop_all()
         return CombinedRegion(preferred, stream)
 
@@ -141,7 +153,13 @@ class CombinedTransport:
         for region, offset in target:
             if not isinstance(region, CombinedRegion):
                 raise ValueError("a target region is another transport's")
-            inner.append((region.stream if peer.is_stream else region.preferred, offset))
+            by = region.stream if peer.is_stream else region.preferred
+            if by is None:
+                raise TransportError(
+                    f"the stream transport reads into DRAM only, not into {region.kind.value}",
+                    hint="let NIXL's ports through, or read into DRAM first",
+                )
+            inner.append((by, offset))
         if peer.is_stream:
             return self._stream.post_read(peer.inner, source, inner)
         try:

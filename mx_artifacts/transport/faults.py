@@ -15,7 +15,9 @@ from weakref import WeakKeyDictionary
 
 from mx_artifacts.errors import PeerLostError, ReadTimeoutError
 from mx_artifacts.runtime.clock import SYSTEM_CLOCK, Clock
+from mx_artifacts.transport.addresses import view_of_dram
 from mx_artifacts.transport.base import (
+    LocalMemory,
     Peer,
     PendingRead,
     Region,
@@ -90,10 +92,10 @@ class FaultyTransport:
     def listen(self, host: str, port: int, *, strict_port: bool = False) -> None:
         self._inner.listen(host, port, strict_port=strict_port)
 
-    def register(self, memory: memoryview) -> Region:
+    def register(self, memory: LocalMemory) -> Region:
         region = self._inner.register(memory)
         with self._lock:
-            self._memory[region] = memory.cast("B")
+            self._memory[region] = view_of_dram(memory, self.properties)
         return region
 
     def descriptor(self) -> bytes:

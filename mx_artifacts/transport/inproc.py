@@ -13,8 +13,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from mx_artifacts.errors import PeerLostError, TransportError, TransportUnavailableError
-from mx_artifacts.transport.addresses import address_of, check_ranges
+from mx_artifacts.transport.addresses import address_of, check_ranges, view_of_dram
 from mx_artifacts.transport.base import (
+    LocalMemory,
+    MemoryKind,
     Peer,
     PendingRead,
     Region,
@@ -32,9 +34,12 @@ _incarnations = itertools.count(1)
 class InprocRegion:
     """Registered memory; holds a view of it until closed."""
 
-    def __init__(self, owner: InprocTransport, memory: memoryview) -> None:
-        self._addr = address_of(memory)
-        self.view = memory.cast("B")
+    kind = MemoryKind.DRAM
+    device_id = 0
+
+    def __init__(self, owner: InprocTransport, view: memoryview) -> None:
+        self._addr = address_of(view)
+        self.view = view
         self._length = self.view.nbytes
         self._owner = owner
 
@@ -107,8 +112,8 @@ class InprocTransport:
     def listen(self, host: str, port: int, *, strict_port: bool = False) -> None:
         """Do nothing: peers are in this process."""
 
-    def register(self, memory: memoryview) -> Region:
-        region = InprocRegion(self, memory)
+    def register(self, memory: LocalMemory) -> Region:
+        region = InprocRegion(self, view_of_dram(memory, _PROPERTIES))
         with self._lock:
             self._check_open()
             self._regions[region.addr, region.length] = region
@@ -146,7 +151,7 @@ class InprocTransport:
     def post_read(
         self, peer: Peer, source: Sequence[RemoteRange], target: Sequence[tuple[Region, int]]
     ) -> PendingRead:
-        check_ranges(source, target)
+        check_ranges(source, target, _PROPERTIES)
         with self._lock:
             self._check_open()
             known = self._known.get(peer.name)
@@ -204,7 +209,7 @@ class InprocTransport:
 
 def _fits(wanted: RemoteRange, addr: int, length: int) -> bool:
     inside = addr <= wanted.addr and wanted.addr + wanted.length <= addr + length
-    return inside and wanted.device_id == 0
+    return inside and (wanted.kind, wanted.device_id) == (MemoryKind.DRAM, 0)
 
 
 def _running(name: str, incarnation: int) -> InprocTransport | None:

@@ -1,4 +1,4 @@
-"""One-sided reads of registered DRAM by NIXL.
+"""One-sided reads of registered memory by NIXL.
 
 Agents are not thread-safe: one lock is held around every call. A read that has not ended keeps
 its handle, and its peer stays connected, since NIXL's release of a running read may return while
@@ -20,8 +20,10 @@ from mx_artifacts.errors import (
     RegistrationError,
     TransportError,
 )
-from mx_artifacts.transport.addresses import address_of, check_ranges
+from mx_artifacts.transport.addresses import address_of, check_kind, check_ranges
 from mx_artifacts.transport.base import (
+    LocalMemory,
+    MemoryKind,
     Peer,
     PendingRead,
     Region,
@@ -42,16 +44,28 @@ FIRST_POLL_SECONDS = 0.0001
 LAST_POLL_SECONDS = 0.002
 """Polls of a read start dense, for small reads, and thin out; a 64 MiB chunk takes 5 ms or more."""
 
-_PROPERTIES = TransportProperties(name="nixl", crosses_processes=True)
+_PROPERTIES = TransportProperties(
+    "nixl", crosses_processes=True, memory_kinds=frozenset(MemoryKind)
+)
+
+
+_HINTS = {
+    MemoryKind.DRAM: "raise the memlock limit (ulimit -l), or lower the resident budget",
+    MemoryKind.VRAM: "install the build of NIXL for this GPU (nixl-cu12 or nixl-cu13 by its CUDA)",
+}
 
 
 class NixlRegion:
-    """Registered DRAM."""
+    """Registered memory of the host or of a GPU."""
 
-    def __init__(self, owner: NixlTransport, addr: int, length: int) -> None:
+    def __init__(
+        self, owner: NixlTransport, addr: int, length: int, device_id: int, kind: MemoryKind
+    ) -> None:
         self.owner = owner
         self._addr = addr
         self._length = length
+        self._device_id = device_id
+        self._kind = kind
 
     @property
     def addr(self) -> int:
@@ -60,6 +74,14 @@ class NixlRegion:
     @property
     def length(self) -> int:
         return self._length
+
+    @property
+    def kind(self) -> MemoryKind:
+        return self._kind
+
+    @property
+    def device_id(self) -> int:
+        return self._device_id
 
     def close(self) -> None:
         self.owner.deregister(self)
@@ -131,16 +153,23 @@ class NixlTransport:
     def listen(self, host: str, port: int, *, strict_port: bool = False) -> None:
         """Do nothing: NIXL's backend has listened since it was started, on ports of its own."""
 
-    def register(self, memory: memoryview) -> Region:
-        region = NixlRegion(self, address_of(memory), memory.nbytes)
-        descriptors = self._ranges(self._nixl.nixlRegDList, [(region.addr, region.length, 0, "")])
+    def register(self, memory: LocalMemory) -> Region:
+        if isinstance(memory, memoryview):
+            region = NixlRegion(self, address_of(memory), memory.nbytes, 0, MemoryKind.DRAM)
+        else:
+            check_kind(memory, _PROPERTIES)
+            region = NixlRegion(self, memory.addr, memory.length, memory.device_id, memory.kind)
+        at = (region.addr, region.length, region.device_id, "")
+        descriptors = self._ranges(self._nixl.nixlRegDList, region.kind, [at])
         with self._lock:
             self._check_open()
             try:
                 self._agent.registerMem(descriptors, [self._backend])
             except Exception as error:
                 raise RegistrationError(
-                    f"NIXL cannot register {region.length} bytes: {_text(error)}"
+                    f"NIXL cannot register {region.length} bytes of {region.kind.value}: "
+                    f"{_text(error)}",
+                    hint=_HINTS[region.kind],
                 ) from error
             self._regions[region] = descriptors
         return region
@@ -152,9 +181,11 @@ class NixlTransport:
             if descriptors is not None:
                 self._agent.deregisterMem(descriptors, [self._backend])
 
-    def _ranges(self, make: Callable[[Any], Any], ranges: Iterable[tuple[Any, ...]]) -> Any:
-        """Return NIXL's list of ranges of DRAM."""
-        made = make(self._nixl.DRAM_SEG)
+    def _ranges(
+        self, make: Callable[[Any], Any], kind: MemoryKind, ranges: Iterable[tuple[Any, ...]]
+    ) -> Any:
+        """Return NIXL's list of ranges of one kind of memory."""
+        made = make(getattr(self._nixl, f"{kind.value}_SEG"))
         for each in ranges:
             made.addDesc(each)  # given all at once, the bindings import numpy, to see if it is that
         return made
@@ -213,13 +244,16 @@ class NixlTransport:
     def post_read(
         self, peer: Peer, source: Sequence[RemoteRange], target: Sequence[tuple[Region, int]]
     ) -> PendingRead:
-        check_ranges(source, target)
+        check_ranges(source, target, _PROPERTIES)
         ranges = self._nixl.nixlXferDList
-        remote = self._ranges(ranges, [(r.addr, r.length, r.device_id) for r in source])
+        remote = self._ranges(
+            ranges, source[0].kind, [(r.addr, r.length, r.device_id) for r in source]
+        )
         local = self._ranges(
             ranges,
+            target[0][0].kind,
             [
-                (region.addr + offset, wanted.length, 0)
+                (region.addr + offset, wanted.length, region.device_id)
                 for wanted, (region, offset) in zip(source, target, strict=True)
             ],
         )

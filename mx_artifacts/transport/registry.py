@@ -22,25 +22,25 @@ ENTRY_POINTS = "mx_artifacts.transports"
 logger = logging.getLogger(__name__)
 
 
-def _nixl(agent_name: str, nixl_backend: str) -> Transport:
+def _nixl(agent_name: str) -> Transport:
     from mx_artifacts.transport.nixl_transport import NixlTransport
 
-    return NixlTransport(agent_name, backend=nixl_backend)
+    return NixlTransport(agent_name, backend=settings.NIXL_BACKEND.read())
 
 
-def _inproc(agent_name: str, nixl_backend: str) -> Transport:
+def _inproc(agent_name: str) -> Transport:
     from mx_artifacts.transport.inproc import InprocTransport
 
     return InprocTransport(agent_name)
 
 
-def _stream(agent_name: str, nixl_backend: str) -> Transport:
+def _stream(agent_name: str) -> Transport:
     from mx_artifacts.transport.stream.transport import StreamTransport
 
     return StreamTransport(agent_name)
 
 
-_FACTORIES: dict[str, Callable[[str, str], Transport]] = {
+_FACTORIES: dict[str, Callable[[str], Transport]] = {
     "stream": _stream,
     "nixl": _nixl,
     "inproc": _inproc,
@@ -52,15 +52,17 @@ def known_transports() -> tuple[str, ...]:
     return tuple(_FACTORIES)
 
 
-def create_transport(name: str, agent_name: str, *, nixl_backend: str = "UCX") -> Transport:
+def create_transport(name: str, agent_name: str) -> Transport:
     """Create the agent `agent_name` of the transport `name`; the caller closes it.
+
+    What only one transport knows is its own: NIXL's reads MX_NIXL_BACKEND.
 
     Raises:
         ConfigurationError: no transport has this name.
         TransportUnavailableError: it is not installed or does not start here.
     """
     if name in _FACTORIES:
-        return _FACTORIES[name](agent_name, nixl_backend)
+        return _FACTORIES[name](agent_name)
     make: Callable[[str], Transport] | None = load_entry_point(ENTRY_POINTS, name)
     if make is None:
         raise ConfigurationError(
@@ -119,9 +121,7 @@ def third_party_transport(policy: str) -> Callable[[str], Transport]:
 
 
 def _only_stream() -> Transport:
-    from mx_artifacts.transport.stream.transport import StreamTransport
-
-    return StreamTransport(_agent_name())
+    return _stream(_agent_name())
 
 
 def _nixl_and_stream() -> Transport:
@@ -129,8 +129,7 @@ def _nixl_and_stream() -> Transport:
     from mx_artifacts.transport.stream.transport import StreamTransport
 
     name = _agent_name()
-    preferred = _nixl(name, settings.NIXL_BACKEND.read())
-    return CombinedTransport(preferred, StreamTransport(name))
+    return CombinedTransport(_nixl(name), StreamTransport(name))
 
 
 def _agent_name() -> str:

@@ -10,9 +10,22 @@ from typing import Protocol
 
 import pytest
 
-from mx_artifacts.errors import ConfigurationError, MxArtifactsError, PeerLostError, TransportError
+from mx_artifacts.errors import (
+    ConfigurationError,
+    MxArtifactsError,
+    PeerLostError,
+    RegistrationError,
+    TransportError,
+)
 from mx_artifacts.memory.buffers import Buffer, allocate
-from mx_artifacts.transport.base import Peer, Region, RemoteRange, Transport
+from mx_artifacts.transport.base import (
+    DeviceMemory,
+    MemoryKind,
+    Peer,
+    Region,
+    RemoteRange,
+    Transport,
+)
 from mx_artifacts.transport.registry import create_transport, known_transports
 from tests.support.peer_process import LocalPeer, pattern, peer_process
 
@@ -289,3 +302,32 @@ def test_an_unknown_transport_names_the_known_ones() -> None:
     with pytest.raises(ConfigurationError, match="stream, nixl, inproc") as raised:
         create_transport("carrier-pigeon", "a")
     assert isinstance(raised.value, MxArtifactsError)
+
+
+def test_memory_says_what_it_is_made_of(reader: Reader) -> None:
+    assert MemoryKind.DRAM in reader.transport.properties.memory_kinds
+    assert (reader.region.kind, reader.region.device_id) == (MemoryKind.DRAM, 0)
+
+
+def test_memory_of_a_gpu_that_cannot_be_had_is_refused_by_its_name(reader: Reader) -> None:
+    nowhere = DeviceMemory(1 << 46, 4096, device_id=99)
+    with pytest.raises(RegistrationError, match="VRAM") as refused:
+        reader.transport.register(nowhere)
+    assert "NIXL" in refused.value.hint() or "nixl" in refused.value.hint()
+
+
+def test_a_read_of_two_kinds_at_once_is_refused(
+    reader: Reader, shared_peer: ServingPeer, connected: Peer
+) -> None:
+    addr = shared_peer.addresses[0]
+    ranges = [RemoteRange(addr, 10), RemoteRange(addr, 10, kind=MemoryKind.VRAM)]
+    with pytest.raises(ValueError, match="one read cannot be of DRAM and VRAM"):
+        reader.transport.post_read(connected, ranges, [(reader.region, 0), (reader.region, 10)])
+
+
+def test_memory_of_a_kind_that_the_peer_did_not_register_is_not_read(
+    reader: Reader, shared_peer: ServingPeer, connected: Peer
+) -> None:
+    wanted = RemoteRange(shared_peer.addresses[0], 10, kind=MemoryKind.VRAM)
+    with pytest.raises(TransportError):
+        reader.transport.post_read(connected, [wanted], [(reader.region, 0)]).wait(WAIT_SECONDS)

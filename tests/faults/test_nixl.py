@@ -166,7 +166,7 @@ def test_closing_with_a_read_that_never_ends_does_not_crash() -> None:
 
 def test_a_backend_that_is_not_there_is_named_with_those_that_are() -> None:
     with pytest.raises(TransportUnavailableError, match=r"'PIGEON'.*UCX") as raised:
-        create_transport("nixl", "no-backend", nixl_backend="PIGEON")
+        NixlTransport("no-backend", backend="PIGEON")
     assert "MX_NIXL_BACKEND" in raised.value.hint()
 
 

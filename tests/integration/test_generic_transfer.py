@@ -42,9 +42,6 @@ class NamedBuffer:
     length: int
     checksum: int
 
-    def damage(self, data: memoryview) -> str:
-        return "" if crc32c(data) == self.checksum else f"{self.name} is not what was published"
-
 
 @dataclass
 class Memory:
@@ -63,8 +60,12 @@ class Memory:
     def destination_of(self, extent: NamedBuffer) -> Destination:
         return Destination(self.regions[extent.name], 0, self.buffers[extent.name].view)
 
-    def write(self, extent: NamedBuffer, data: memoryview) -> None:
-        assert data.obj is self.buffers[extent.name].view.obj, "it was copied"
+    def damage(self, extent: NamedBuffer, stored: Destination) -> str:
+        is_intact = crc32c(stored.view) == extent.checksum
+        return "" if is_intact else f"{extent.name} is not what was published"
+
+    def write(self, extent: NamedBuffer, stored: Destination) -> None:
+        assert stored.view.obj is self.buffers[extent.name].view.obj, "it was copied"
         self.written.append(extent.name)
 
     def keep_until(self, is_done: Callable[[], bool]) -> None:

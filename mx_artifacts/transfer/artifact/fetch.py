@@ -17,7 +17,7 @@ from mx_artifacts.runtime.deadline import Deadline
 from mx_artifacts.transfer.artifact.artifact_tables import find_tables
 from mx_artifacts.transfer.artifact.receiver import Receiver
 from mx_artifacts.transfer.artifact.source import Source
-from mx_artifacts.transfer.base import SourceAddress
+from mx_artifacts.transfer.base import Destination, SourceAddress
 from mx_artifacts.transfer.engine import SourceSupply, TransferLimits, receive
 from mx_artifacts.transfer.source_failures import SourceFailures
 from mx_artifacts.transfer.source_manager import FindSources, nobody
@@ -47,7 +47,6 @@ class _ReceiverSink:
     """A receiver as the sink of a transfer: every span comes to it in a buffer."""
 
     def __init__(self, receiver: Receiver) -> None:
-        self.write: Callable[[Span, memoryview], None] = receiver.write
         self.stop = receiver.stop
         self._receiver = receiver
 
@@ -57,6 +56,12 @@ class _ReceiverSink:
 
     def destination_of(self, extent: Span) -> None:
         return None
+
+    def damage(self, extent: Span, stored: Destination) -> str:
+        return extent.damage(stored.view)
+
+    def write(self, extent: Span, stored: Destination) -> None:
+        self._receiver.write(extent, stored.view)
 
     def keep_until(self, is_done: Callable[[], bool]) -> None:
         raise AssertionError("a receiver lends no memory")

@@ -9,7 +9,7 @@ from bisect import bisect_right, insort
 from collections.abc import Iterable, Sequence
 
 from mx_artifacts.errors import RegistrationError
-from mx_artifacts.transport.addresses import address_of
+from mx_artifacts.transport.base import MemoryKind
 from mx_artifacts.transport.stream.frames import TOKEN_BYTES, proof_of
 
 _PAGE_BYTES = 4096
@@ -22,6 +22,9 @@ class StreamRegion:
 
     What is being sent keeps its own view, so closing a region never frees memory under a sender.
     """
+
+    kind = MemoryKind.DRAM
+    device_id = 0
 
     def __init__(self, table: RegionTable, view: memoryview, addr: int, serial: int) -> None:
         self.view = view
@@ -64,15 +67,12 @@ class RegionTable:
     def __contains__(self, region: StreamRegion) -> bool:
         return self._regions.get(region.addr) is region
 
-    def add(self, memory: memoryview, addr: int | None) -> StreamRegion:
-        """Register `memory` at `addr`; None makes an address up.
+    def add(self, view: memoryview, addr: int | None) -> StreamRegion:
+        """Register the bytes `view` at `addr`; None makes an address up.
 
         Raises:
-            ValueError: the memory is empty, read-only or not contiguous.
             RegistrationError: a region lies at that address already.
         """
-        address_of(memory)  # checks it
-        view = memory.cast("B")
         with self._lock:
             at = self._free_address(view.nbytes) if addr is None else addr
             if self._overlaps(at, view.nbytes):

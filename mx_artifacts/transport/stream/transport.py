@@ -11,8 +11,9 @@ from collections.abc import Sequence
 
 from mx_artifacts.errors import ConfigurationError, PeerLostError, TransportError
 from mx_artifacts.runtime.clock import SYSTEM_CLOCK
-from mx_artifacts.transport.addresses import check_ranges
+from mx_artifacts.transport.addresses import check_ranges, view_of_dram
 from mx_artifacts.transport.base import (
+    LocalMemory,
     Peer,
     PendingRead,
     Region,
@@ -70,11 +71,12 @@ class StreamTransport:
 
     # --- source side -----------------------------------------------------------------------------
 
-    def register(self, memory: memoryview, addr: int | None = None) -> Region:
+    def register(self, memory: LocalMemory, addr: int | None = None) -> Region:
         """As `Transport.register`; at `addr` where another transport gave it an address."""
+        view = view_of_dram(memory, _PROPERTIES)
         with self._lock:
             self._check_open()
-            return self._table.add(memory, addr)
+            return self._table.add(view, addr)
 
     def listen(self, host: str, port: int, *, strict_port: bool = False) -> None:
         with self._lock:
@@ -151,7 +153,7 @@ class StreamTransport:
     def post_read(
         self, peer: Peer, source: Sequence[RemoteRange], target: Sequence[tuple[Region, int]]
     ) -> PendingRead:
-        check_ranges(source, target)
+        check_ranges(source, target, _PROPERTIES)
         if not isinstance(peer, StreamPeer):
             raise ValueError("the peer is another transport's")
         views = []

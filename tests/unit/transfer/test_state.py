@@ -10,7 +10,7 @@ from mx_artifacts.bundle.spans import Span
 from mx_artifacts.errors import LeaseExpiredError, NoFreeSlotError, PeerLostError
 from mx_artifacts.observability.events import ignore_events
 from mx_artifacts.runtime.clock import FakeClock
-from mx_artifacts.transfer.base import ReadableSource, SourceAddress
+from mx_artifacts.transfer.base import Destination, ReadableSource, SourceAddress
 from mx_artifacts.transfer.candidates import Candidates
 from mx_artifacts.transfer.read_scheduler import ReadScheduler
 from mx_artifacts.transfer.source_failures import SourceFailures
@@ -28,7 +28,10 @@ class Sink:
     def destination_of(self, extent: Span) -> None:
         return None
 
-    def write(self, extent: Span, data: memoryview) -> None: ...
+    def damage(self, extent: Span, stored: Destination) -> str:
+        return ""
+
+    def write(self, extent: Span, stored: Destination) -> None: ...
 
     def keep_until(self, is_done: Callable[[], bool]) -> None: ...
 
