@@ -1,8 +1,8 @@
 """A directory that is held open, and what is done below it: nothing there can lead out of it.
 
 Whoever owns a directory can put links and other files in the way of a process that works in it, at
-any moment. So names are looked up from a descriptor, no symbolic link is followed, only regular files
-are read, and what is given away was made where nobody else can reach (docs/adr/0027).
+any moment. So names are looked up from a descriptor, no symbolic link is followed, only regular
+files are read, and what is given away was made where nobody else can reach (docs/adr/0027).
 """
 
 from __future__ import annotations

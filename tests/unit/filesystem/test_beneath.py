@@ -6,6 +6,7 @@ import errno
 import os
 import stat
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -27,10 +28,18 @@ def _held(tmp_path: Path) -> Iterator[Directory]:
     (tmp_path / "in/link").symlink_to("../outside")
     (tmp_path / "in/a/link").symlink_to(tmp_path / "outside")
     (tmp_path / "in/a/file").symlink_to("../../outside/x")
-    before = len(os.listdir("/proc/self/fd"))
     with open_directory(tmp_path / "in") as directory:
         yield directory
-    assert len(os.listdir("/proc/self/fd")) == before
+    assert _open_below(tmp_path) == []
+
+
+def _open_below(directory: Path) -> list[str]:
+    """Return the files below `directory` that this process has open."""
+    found = []
+    for descriptor in os.listdir("/proc/self/fd"):
+        with suppress(FileNotFoundError):
+            found.append(os.readlink(f"/proc/self/fd/{descriptor}"))
+    return [path for path in found if path.startswith(str(directory))]
 
 
 LED_AWAY = ("link/x", "a/link/x", "../outside/x", "link/new", "a/link/d/new")

@@ -47,7 +47,7 @@ def test_round_trip_of_arbitrary_trees(tree: Tree, modes: list[int], part_bytes:
         root = write_tree(directory / "root", tree)
         for (path, content), mode in zip(read_tree(root).items(), cycle(modes), strict=False):
             (root / path).chmod(mode | (0o700 if content is None else 0o400))
-        rules = PackRules(keep_mtimes=True)
+        rules = PackRules(keep_mtimes=True, secrets=())  # any name is packed
         report = pack_to_file(root, directory / "b", rules, clock=FakeClock())
         out = directory / "out"
         files, directories = unpack_file(directory / "b", out, part_bytes=part_bytes)
