@@ -47,10 +47,14 @@ if TYPE_CHECKING:
     from mx_artifacts.artifacts.source.publish import (
         PublishedArtifactSource as PublishedArtifactSource,
     )
-    from mx_artifacts.artifacts.source.publish import ServingLimits as ServingLimits
     from mx_artifacts.artifacts.source.publish import (
         publish_artifact_source as publish_artifact_source,
     )
+    from mx_artifacts.artifacts.source.publisher_settings import (
+        PublisherSettings as PublisherSettings,
+    )
+    from mx_artifacts.artifacts.source.server_wait import ServerWait as ServerWait
+    from mx_artifacts.artifacts.source.source_worker import SourceWorker as SourceWorker
     from mx_artifacts.artifacts.target.discover import (
         discover_artifact_source as discover_artifact_source,
     )
@@ -65,6 +69,7 @@ if TYPE_CHECKING:
     from mx_artifacts.bundle.tree import SkippedPath as SkippedPath
     from mx_artifacts.client.central import CentralClient as CentralClient
     from mx_artifacts.client.central import ServerHealth as ServerHealth
+    from mx_artifacts.configuration import SettingFlags as SettingFlags
     from mx_artifacts.core.compatibility import accelerators_compatible as accelerators_compatible
     from mx_artifacts.core.identity import AnyBackendFramework as AnyBackendFramework
     from mx_artifacts.core.identity import AnySourceType as AnySourceType
@@ -102,13 +107,13 @@ if TYPE_CHECKING:
     from mx_artifacts.observability.events import EventSink as EventSink
     from mx_artifacts.observability.events import ignore_events as ignore_events
     from mx_artifacts.publisher import ArtifactPublisher as ArtifactPublisher
-    from mx_artifacts.publisher import PublisherSettings as PublisherSettings
     from mx_artifacts.publisher import PublishResult as PublishResult
     from mx_artifacts.runtime.clock import Clock as Clock
     from mx_artifacts.transfer.engine import TransferLimits as TransferLimits
     from mx_artifacts.transfer.timing import TransferTiming as TransferTiming
     from mx_artifacts.transport.base import Transport as Transport
     from mx_artifacts.transport.registry import open_transport as open_transport
+    from mx_artifacts.worker.serving_settings import ServingSettings as ServingSettings
     from mx_artifacts.worker.worker_server import WorkerServer as WorkerServer
 
 _EXPORTS = {
@@ -145,11 +150,13 @@ _EXPORTS = {
     "Profile": "identity.identify",
     "PublishResult": "publisher",
     "PublishedArtifactSource": "artifacts.source.publish",
-    "PublisherSettings": "publisher",
+    "PublisherSettings": "artifacts.source.publisher_settings",
     "RootReport": "install.base",
     "RootUsage": "install.usage",
     "ServerHealth": "client.central",
-    "ServingLimits": "artifacts.source.publish",
+    "ServerWait": "artifacts.source.server_wait",
+    "ServingSettings": "worker.serving_settings",
+    "SettingFlags": "configuration",
     "SkippedPath": "bundle.tree",
     "SourceIdentity": "core.identity",
     "SourceQuery": "core.sources",
@@ -157,6 +164,7 @@ _EXPORTS = {
     "SourceStatus": "core.sources",
     "SourceType": "core.identity",
     "SourceWanted": "artifacts.target.suitability",
+    "SourceWorker": "artifacts.source.source_worker",
     "StagedArtifact": "artifacts.protocol",
     "StoredWorker": "core.sources",
     "TarredP2PArtifactTransfer": "artifacts.tarred",

@@ -12,7 +12,8 @@ from pathlib import Path
 from mx_artifacts.artifacts.bundle_root import check_bundle_root
 from mx_artifacts.artifacts.factories import transfer_of_kind
 from mx_artifacts.artifacts.protocol import ArtifactSourceEndpoint
-from mx_artifacts.artifacts.seeding.seed_server import SeedServer
+from mx_artifacts.artifacts.seeding.seeder import Seeder
+from mx_artifacts.artifacts.source.source_worker import SourceWorker
 from mx_artifacts.artifacts.target.fetch_values import FetcherSettings, FetchPlan, FetchResult
 from mx_artifacts.artifacts.target.group_member import GroupMember, GroupWanted
 from mx_artifacts.artifacts.target.incoming import not_wrapped
@@ -39,6 +40,7 @@ from mx_artifacts.observability.catalogue import DiscoveryWaiting, SeedFailed
 from mx_artifacts.observability.events import EventSink, ignore_events
 from mx_artifacts.runtime.clock import SYSTEM_CLOCK, Clock
 from mx_artifacts.runtime.deadline import Deadline
+from mx_artifacts.runtime.process_end import HomeProcess
 from mx_artifacts.transfer.artifact.fetch import fetch_artifact
 from mx_artifacts.transfer.base import SourceAddress
 from mx_artifacts.transfer.engine import TransferLimits
@@ -76,32 +78,41 @@ class ArtifactFetcher:
         *,
         client: CentralClient,
         settings: FetcherSettings,
-        transport_factory: Callable[[], Transport] = open_target_transport,
+        transport_factory: Callable[[], Transport] | None = None,
         events: EventSink = ignore_events,
         clock: Clock = SYSTEM_CLOCK,
         timing: TransferTiming = DEFAULT_TIMING,
     ) -> None:
         """Ask nobody yet.
 
+        `transport_factory` makes the transport; by default that which the settings name.
+
         Raises:
-            ConfigurationError: zstd is demanded and not installed.
+            ConfigurationError: zstd is demanded and not installed; or what is fetched is to be
+                served on where nobody could reach it.
         """
-        check_mode(settings.compression)
+        check_mode(settings.serving.compression)
+        if settings.seed:
+            settings.serving.check(client.address)
         self._client = client
-        self._transport_factory = transport_factory
+        self._transport_factory = transport_factory or partial(
+            open_target_transport, settings.serving.transport
+        )
         self._transport: Transport | None = None
-        self._seeds = SeedServer(client, self._connected, settings, events)
+        self._home = HomeProcess()
+        self._seeds = Seeder(self._open_worker, events)
         self._settings = settings
         self._events = events
         self._clock = clock
         self._timing = timing
-        here = TargetLocality(topology=settings.topology, levels=settings.topology_levels)
+        here = TargetLocality(topology=settings.serving.topology, levels=settings.topology_levels)
         self._finder = SourceFinder(
             client,
             ordering(settings.selector, random.Random(), here),  # noqa: S311 - spreads load
             settings.state_directory,
             clock,
             events,
+            settings.query_timeout_seconds,
         )
 
     def discover(
@@ -182,7 +193,7 @@ class ArtifactFetcher:
         replace: bool,
     ) -> FetchPlan:
         """As `plan`, but leave the space to the install, which knows the size for certain."""
-        check_bundle_root(self._settings.bundle_root)
+        check_bundle_root(self._settings.serving.bundle_root)
         for root in (roots or {}).values():
             check_target(root)
         sources = tuple(self.discover(identity, wanted, kind=kind, roots=roots))
@@ -267,7 +278,7 @@ class ArtifactFetcher:
         if fetch.replace:
             return self._transfer_and_install(fetch, plan.sources, agreement)
         with turn_to_fetch(
-            self._settings.bundle_root,
+            self._settings.serving.bundle_root,
             first.artifact_id,
             (root.target_root for root in transfer.roots),
             timeout_seconds=self._settings.lock_timeout_seconds,
@@ -347,11 +358,11 @@ class ArtifactFetcher:
         settings = self._settings
         return TransferLimits(
             settings.timeout_seconds,
-            settings.max_inflight_chunks,
+            settings.serving.slots,
             source_wait_seconds=fetch.wanted.wait_seconds,
             serves_on=settings.seed,
-            max_bytes_per_second=settings.max_bytes_per_second,
-            compression=settings.compression,
+            max_bytes_per_second=settings.serving.max_bytes_per_second,
+            compression=settings.serving.compression,
             timing=self._timing,
         )
 
@@ -366,13 +377,17 @@ class ArtifactFetcher:
     ) -> TarredP2PArtifactTransfer:
         return transfer_of_kind(
             kind,
-            bundle_root=self._settings.bundle_root,
+            bundle_root=self._settings.serving.bundle_root,
             roots=roots,
             framework=identity.backend_framework,
             lock_timeout_seconds=self._settings.lock_timeout_seconds,
             durable=self._settings.durable,
             events=self._events,
         )
+
+    def _open_worker(self) -> SourceWorker:
+        transport = self._connected()
+        return SourceWorker(self._client, transport, self._settings.serving, events=self._events)
 
     def _connected(self) -> Transport:
         if self._transport is None:
@@ -385,7 +400,12 @@ class ArtifactFetcher:
         return self._seeds.is_serving
 
     def close(self) -> None:
-        """Serve seeds no more, let their readers finish, close the transport. Idempotent."""
+        """Serve seeds no more, let their readers finish, close the transport. Idempotent.
+
+        In a child of fork nothing happens: seeds and transport are the parent's.
+        """
+        if not self._home.is_this:
+            return
         self._seeds.close()
         transport, self._transport = self._transport, None
         if transport is not None:

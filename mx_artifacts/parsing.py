@@ -6,6 +6,7 @@ messages.
 
 from __future__ import annotations
 
+import ipaddress
 import json
 import re
 from collections.abc import Callable
@@ -78,7 +79,25 @@ def parse_address(text: str) -> str:
     host, separator, port = address.rpartition(":")
     if not (separator and host and port.isdecimal() and 0 < int(port) < 65536):
         raise ValueError("host:port")
+    if ":" in host and not (host.startswith("[") and host.endswith("]")):
+        # fd00::1:8001 is an IPv6 address with no port as much as one with port 8001.
+        raise ValueError("host:port, with an IPv6 address in brackets, such as [fd00::1]:8001")
     return address
+
+
+def parse_host(text: str) -> str:
+    """Accept a host name or an IP address without a port; brackets of IPv6 are dropped."""
+    host = parse_utf8(text.strip())
+    expected = ValueError("a host name or an IP address, without a port")
+    bare = host[1:-1] if host.startswith("[") and host.endswith("]") else host
+    if ":" in host or bare is not host:
+        try:
+            return str(ipaddress.IPv6Address(bare))
+        except ValueError:
+            raise expected from None
+    if not bare or any(c.isspace() or c in "/,[]@" or category(c) == "Cc" for c in bare):
+        raise expected
+    return bare
 
 
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h)?")

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from mx_artifacts.artifacts.factories import transfer_of_kind
@@ -12,64 +11,21 @@ from mx_artifacts.artifacts.labels import root_labels
 from mx_artifacts.artifacts.protocol import ArtifactBundle, PackedRoot
 from mx_artifacts.artifacts.source.publish import (
     PublishedArtifactSource,
-    ServingLimits,
     publish_artifact_source,
     replace_artifact,
 )
+from mx_artifacts.artifacts.source.publisher_settings import PublisherSettings
+from mx_artifacts.artifacts.source.server_wait import ServerWait
+from mx_artifacts.artifacts.source.source_worker import SourceWorker
 from mx_artifacts.artifacts.tarred import TarredP2PArtifactTransfer
 from mx_artifacts.client.central import CentralClient
-from mx_artifacts.compression import check_mode
-from mx_artifacts.core.chunks import DEFAULT_CHUNK_SIZE_BYTES
 from mx_artifacts.core.identity import SourceIdentity
-from mx_artifacts.core.sources import PodIdentity
 from mx_artifacts.errors import BundleError, ConfigurationError
 from mx_artifacts.identity.identify import check_stated_roots
 from mx_artifacts.kinds.base import CacheKind, RankSet
-from mx_artifacts.memory.budget import BundleBudget
 from mx_artifacts.observability.events import EventSink, ignore_events
-from mx_artifacts.settings import (
-    BUNDLE_ROOT,
-    COMPRESSION,
-    RESIDENT_BUDGET,
-    TOPOLOGY,
-    WORKER_STREAM_PORT,
-)
+from mx_artifacts.runtime.clock import SYSTEM_CLOCK, Clock
 from mx_artifacts.transport.base import Transport
-from mx_artifacts.worker.worker_server import WorkerServer
-
-
-@dataclass(frozen=True)
-class PublisherSettings:
-    """How a publisher serves.
-
-    Attributes:
-        bundle_root: for bundles that exceed the memory, in files that vanish with the process.
-        resident_budget_bytes: memory for all bundles of this publisher.
-        host: what targets are told to connect to, and where the worker service listens.
-        port: of the worker service; 0 is any. With `strict_port` a port in use is an error,
-            else another one is taken.
-        stream_port: of the stream transport; 0 is any. One in use: another, unless `strict_port`.
-        lease_ttl_seconds: how long a target may hold a chunk without renewing.
-        max_bytes_per_second: given away to all targets together; None: any number.
-        compression: "none", or else blocks are compressed for targets that ask for it.
-        topology: labels of where this node is (MX_P2P_TOPOLOGY), for targets that choose by them.
-    """
-
-    bundle_root: Path = field(default_factory=BUNDLE_ROOT.read)
-    host: str = "127.0.0.1"
-    port: int = 0
-    strict_port: bool = False
-    stream_port: int = field(default_factory=WORKER_STREAM_PORT.read)
-    worker_rank: int = 0
-    node_rank: int = 0
-    chunk_size_bytes: int = DEFAULT_CHUNK_SIZE_BYTES
-    lease_ttl_seconds: float = 30.0
-    resident_budget_bytes: int = field(default_factory=RESIDENT_BUDGET.read)
-    limits: ServingLimits = field(default_factory=ServingLimits)
-    pod: PodIdentity = field(default_factory=PodIdentity)
-    max_bytes_per_second: float | None = None
-    compression: str = field(default_factory=COMPRESSION.read)
-    topology: Mapping[str, str] = field(default_factory=TOPOLOGY.read)
 
 
 @dataclass(frozen=True)
@@ -108,7 +64,9 @@ class _Serving:
 class ArtifactPublisher:
     """Publishes caches of one process. Use it as a context manager, or `close` it.
 
-    The transport is the caller's; close it after the publisher. Not thread-safe.
+    Where nobody closes it, its sources are marked STALE when the process ends normally; in a child
+    of fork it does nothing. The transport is the caller's; close it after the publisher. Not
+    thread-safe.
     """
 
     def __init__(
@@ -118,40 +76,43 @@ class ArtifactPublisher:
         transport: Transport,
         settings: PublisherSettings,
         events: EventSink = ignore_events,
+        clock: Clock = SYSTEM_CLOCK,
     ) -> None:
-        """Start the worker service.
+        """Ask nobody yet, and listen on nothing.
 
         Raises:
-            ConfigurationError: the port is in use, or the host is not this machine's; or zstd is
-                demanded and not installed.
+            ConfigurationError: nobody else could use the address that would be announced; there is
+                no such port; or zstd is demanded and not installed.
         """
-        check_mode(settings.compression)
+        settings.serving.check(client.address)
         self._client = client
         self._transport = transport
         self._settings = settings
         self._events = events
-        self._worker_id = uuid.uuid4().hex[:8]
+        self._server_wait = ServerWait(settings.publish_timeout_seconds, events=events, clock=clock)
+        self._worker: SourceWorker | None = None
         self._serving: list[_Serving] = []
-        self._memory = BundleBudget(settings.resident_budget_bytes, settings.bundle_root)
-        self._server = WorkerServer(
-            transport,
-            host=settings.host,
-            port=settings.port,
-            strict_port=settings.strict_port,
-            stream_port=settings.stream_port,
-            worker_rank=settings.worker_rank,
-            lease_ttl_seconds=settings.lease_ttl_seconds,
-            max_bytes_per_second=settings.max_bytes_per_second,
-            compression=settings.compression,
-            block_slots=settings.limits.slots,
-            events=events,
-        )
-        self._server.start()
 
-    @property
-    def worker_id(self) -> str:
-        """This process's id at the central server: 8 hex characters."""
-        return self._worker_id
+    def start(self) -> SourceWorker:
+        """Wait for the central server, then listen. Idempotent; `with` and `publish` call it.
+
+        Raises:
+            ConfigurationError: the port is in use, or the address to listen on is not this
+                machine's.
+            MetadataError, RemoteError: the central server does not answer (in time), or is none.
+        """
+        if self._worker is None:
+            self._server_wait.call(self._client.health)
+            self._worker = SourceWorker(
+                self._client,
+                self._transport,
+                self._settings.serving,
+                worker_rank=self._settings.worker_rank,
+                node_rank=self._settings.node_rank,
+                server_wait=self._server_wait,
+                events=self._events,
+            )
+        return self._worker
 
     def publish(
         self,
@@ -167,45 +128,38 @@ class ArtifactPublisher:
 
         It is announced under `identity` and, from the same memory, under each of `also`.
         `roots` overrides the kind's roots by name ("" is the primary root); the others are where
-        the identity's engine looks. `accelerator` is the
-        family of the device that the cache is for ("cuda"); empty: unknown.
+        the identity's engine looks. `accelerator` is the family of the device that the cache is
+        for ("cuda"); empty: unknown.
 
         With `require_ranks`, each model of a kind that keeps directories by rank must have that
         many complete ranks, and no other.
 
         Raises:
             BundleError: nothing to publish, or not the required ranks.
-            ConfigurationError, MetadataError, RegistrationError, NoSpaceError
+            ConfigurationError, MetadataError, RemoteError, RegistrationError, NoSpaceError
         """
-        settings = self._settings
         for each in (identity, *also):
             check_stated_roots(kind, each, roots or {})
+        worker = self.start()
         transfer = transfer_of_kind(
             kind,
-            bundle_root=settings.bundle_root,
+            bundle_root=self._settings.serving.bundle_root,
             roots=roots,
             framework=identity.backend_framework,
-            chunk_size=settings.chunk_size_bytes,
-            memory=self._memory,
+            chunk_size=self._settings.chunk_size_bytes,
+            memory=worker.memory,
             events=self._events,
         )
         bundle = transfer.prepare_source()
         try:
             _check_ranks(kind, bundle, require_ranks)
             source = publish_artifact_source(
-                self._client,
+                worker,
                 bundle,
                 identity,
-                self._transport,
-                self._worker_id,
-                worker_server=self._server,
-                worker_rank=settings.worker_rank,
-                node_rank=settings.node_rank,
-                accelerator=accelerator,
-                pod=settings.pod,
-                topology={**settings.topology, **root_labels(transfer.roots)},
-                limits=settings.limits,
                 also=also,
+                accelerator=accelerator,
+                labels=root_labels(transfer.roots),
             )
         except BaseException:
             bundle.close()
@@ -238,10 +192,7 @@ class ArtifactPublisher:
         if same:
             bundle.close()
             return published
-        settings = self._settings
-        serving.source = replace_artifact(
-            source, bundle, slots=settings.limits.slots, node_rank=settings.node_rank
-        )
+        serving.source = replace_artifact(source, bundle)
         return _published(kind, serving.source)
 
     def _serving_of(self, published: PublishResult) -> _Serving:
@@ -253,19 +204,20 @@ class ArtifactPublisher:
             ):
                 return serving
         raise ConfigurationError(
-            f"artifact {published.artifact_id} of source {published.mx_source_id} is not served by "
-            f"worker {self._worker_id}",
+            f"this publisher does not serve artifact {published.artifact_id} of source "
+            f"{published.mx_source_id}",
             hint="publish again what `publish` or `republish` returned last",
         )
 
     def close(self) -> None:
         """Mark every source STALE, let readers finish, free memory and files. Idempotent."""
-        all_serving, self._serving = self._serving, []
-        for serving in all_serving:
-            serving.source.stop()
-        self._server.stop()
+        worker, self._worker = self._worker, None
+        if worker is not None:
+            worker.close()
+        self._serving.clear()
 
     def __enter__(self) -> ArtifactPublisher:
+        self.start()
         return self
 
     def __exit__(self, *exc_info: object) -> None:

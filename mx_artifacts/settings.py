@@ -8,97 +8,37 @@ operators rely on the reference's rule "warn and take the default" (`lenient`).
 
 from __future__ import annotations
 
-import logging
 import os
 import socket
 import tempfile
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Generic, TypeVar
+from typing import TypeVar
 
 from mx_artifacts.compression import AUTO, MODES
+from mx_artifacts.configuration import Setting
 from mx_artifacts.core.chunks import DEFAULT_CHUNK_SIZE_BYTES, MIB
 from mx_artifacts.core.topology import DEFAULT_LEVELS
-from mx_artifacts.errors import ConfigurationError
-from mx_artifacts.node.environment import environment
 from mx_artifacts.node.free_memory import free_memory_bytes
 from mx_artifacts.parsing import (
     parse_address,
     parse_choice,
     parse_chunk_size,
     parse_duration,
+    parse_host,
     parse_integer,
     parse_labels,
     parse_names,
-    parse_or_refuse,
     parse_path,
     parse_rate,
     parse_size,
     parse_switch,
     parse_text,
     parse_utf8,
+    parse_wait,
 )
 
 T = TypeVar("T")
-logger = logging.getLogger(__name__)
-
-
-# --- the table -----------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Setting(Generic[T]):
-    """One setting. `aliases` are older names that win over `name`, `fallbacks` lose to it."""
-
-    name: str
-    default: Callable[[Mapping[str, str]], T]
-    parse: Callable[[str], T]
-    meaning: str
-    default_text: str
-    aliases: tuple[str, ...] = ()
-    fallbacks: tuple[str, ...] = ()
-    lenient: bool = False
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """All variables that are read, the winning one first."""
-        return (*self.aliases, self.name, *self.fallbacks)
-
-    def stated(self, env: Mapping[str, str] | None = None) -> str | None:
-        """Return the name of the variable that decides, or None where the default does."""
-        env = environment() if env is None else env
-        # Empty counts as unset, as in a pod spec without a value.
-        return next((name for name in self.names if env.get(name)), None)
-
-    def read(
-        self,
-        flag: str | None = None,
-        env: Mapping[str, str] | None = None,
-        *,
-        flag_name: str | None = None,
-    ) -> T:
-        """Return the flag's value, else the environment's, else the default.
-
-        `flag_name` ("--port") is what messages call the flag.
-
-        Raises:
-            ConfigurationError: naming the flag or variable and what its value should be.
-        """
-        env = environment() if env is None else env
-        if flag is not None:
-            return parse_or_refuse(self.parse, flag, flag_name or f"the flag for {self.name}")
-        name = self.stated(env)
-        if name is None:
-            return self.default(env)
-        try:
-            return parse_or_refuse(self.parse, env[name], name)
-        except ConfigurationError as error:
-            if not self.lenient:
-                raise
-            logger.warning("%s; using %s", error, self.default_text)
-            return self.default(env)
-
 
 SETTINGS: list[Setting[object]] = []
 
@@ -204,16 +144,35 @@ GC_TIMEOUT = _setting(
     "MX_GC_TIMEOUT_SECS", 3600.0, parse_duration, "a stale record is deleted after this long [s]"
 )
 WORKER_HOST = _setting(
-    "MX_WORKER_HOST", "", parse_text, "host that a source advertises", default_text="found out"
+    "MX_WORKER_HOST",
+    "",
+    parse_host,
+    "host that a source announces, for targets to connect to: this node's address or name, or that "
+    "of a Service or NAT in front of it",
+    default_text="this node's address towards the central server",
+)
+WORKER_LISTEN = _setting(
+    "MX_WORKER_LISTEN",
+    "",
+    parse_host,
+    "address that a source listens on; 0.0.0.0: all of this machine, to which anyone who reaches "
+    "one can connect, without authentication",
+    default_text="the announced host where that is this machine's, else its address towards the "
+    "central server",
 )
 WORKER_GRPC_PORT = _setting(
-    "MX_WORKER_GRPC_PORT", 6555, _PORT, "base port of the worker service (+ device index; 0: any)"
+    "MX_WORKER_GRPC_PORT",
+    6555,
+    _PORT,
+    "base port of the worker service, to which the device index is added; 0: any free one. A port "
+    "that is stated must be free; instead of the default, another one is taken",
 )
 WORKER_STREAM_PORT = _setting(
     "MX_WORKER_STREAM_PORT",
     6655,
     _PORT,
-    "base port of a source's stream transport (+ device index; 0: any); one in use: another",
+    "base port of a source's stream transport, on the address of the worker service; otherwise as "
+    "MX_WORKER_GRPC_PORT",
 )
 NIXL_BACKENDS = ("UCX", "LIBFABRIC")
 """Those that read another node's memory; NIXL has others for files and object stores."""
@@ -294,8 +253,19 @@ DURABLE = _setting(
 LEASE_TTL = _setting(
     "MX_ARTIFACT_LEASE_TTL_SECS", 30.0, parse_duration, "how long a chunk lease lasts [s]"
 )
-SOURCE_QUERY_TIMEOUT = _setting(
-    "MX_SOURCE_QUERY_TIMEOUT", 10.0, parse_duration, "bound of a call to the central server [s]"
+PUBLISH_TIMEOUT = _setting(
+    "MX_PUBLISH_TIMEOUT_SECS",
+    1800.0,
+    parse_wait,
+    "how long a publisher waits for a central server that cannot be reached yet [s]; 0: not at all",
+)
+SOURCE_QUERY_TIMEOUT: Setting[float | None] = _setting(
+    "MX_SOURCE_QUERY_TIMEOUT",
+    None,
+    parse_duration,
+    "after how long a discovery asks the central server for no further record [s]; every call to "
+    "it ends after 10 s, whatever this says",
+    default_text="no bound beside that of each call",
 )
 TRANSFER_TIMEOUT = _setting(
     "MX_TRANSFER_TIMEOUT",

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import dataclasses
 import json
 import sys
 import time
@@ -77,12 +76,16 @@ class Source:
 
     def publish(self, model: str, root: str, bundle_root: str, resident_bytes: int) -> Answer:
         """Publish `root` instead of what was published before; time it until targets may come."""
-        from mx_artifacts.publisher import ArtifactPublisher, PublisherSettings
+        from mx_artifacts.artifacts.source.publisher_settings import PublisherSettings
+        from mx_artifacts.publisher import ArtifactPublisher
 
         self.withdraw()
         kind, identity = self._identities.of(model)
-        settings = PublisherSettings(
-            bundle_root=Path(bundle_root), host=self._host, resident_budget_bytes=resident_bytes
+        settings = PublisherSettings.from_environment(
+            bundle_root=Path(bundle_root),
+            host=self._host,
+            port=0,
+            resident_budget_bytes=resident_bytes,
         )
         publisher = self._publishers.enter_context(
             ArtifactPublisher(client=self._client, transport=self._transport, settings=settings)
@@ -125,8 +128,9 @@ class Target:
         self._open.close()
         transport = open_transport()
         self._open.callback(transport.close)
-        seeding = seeding_settings(self._host) if seed else {}
-        settings = FetcherSettings(**seeding, compression=compression, durable=durable)
+        settings = FetcherSettings.from_environment(
+            host=self._host, port=0, seed=seed, compression=compression, durable=durable
+        )
         self._fetcher = self._open.enter_context(
             ArtifactFetcher(
                 client=self._client, settings=settings, transport_factory=lambda: transport
@@ -145,15 +149,6 @@ class Target:
             "install_seconds": fetched.install_seconds,
             "bytes": fetched.total_bytes,
         }
-
-
-def seeding_settings(host: str) -> dict[str, Any]:
-    """Return what makes a fetcher seed at `host`; nothing while fetchers cannot."""
-    from mx_artifacts.artifacts.target.fetch_values import FetcherSettings
-
-    there = {field.name for field in dataclasses.fields(FetcherSettings)}
-    wanted = {"seed": True, "host": host}
-    return {name: value for name, value in wanted.items() if name in there}
 
 
 def answer_requests(calls: Mapping[str, Callable[..., Answer]]) -> None:

@@ -8,7 +8,6 @@ import time
 from collections.abc import Mapping, Sequence
 
 from benchmarks.harness.cluster import fresh_root
-from benchmarks.harness.node import seeding_settings
 from benchmarks.harness.processes import Node, ProcessFailedError
 from benchmarks.harness.real_caches import RealCache
 from benchmarks.harness.rounds import Method
@@ -69,13 +68,11 @@ def seeding(setting: Setting) -> list[Method]:
             target.ask("renew", seed=False)
         return seconds
 
-    methods = [
+    return [
         method("one_alone", lambda: _last_of(setting, tree, targets[:1])),
         Method("unseeded_at_once", unseeded),
+        method("seeding_at_once", seeded),
     ]
-    if seeding_settings(setting.cluster.network.nodes[0].address):
-        methods.append(method("seeding_at_once", seeded))
-    return methods
 
 
 def _last_of(setting: Setting, tree: Tree, targets: Sequence[Node]) -> float:

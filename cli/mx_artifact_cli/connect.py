@@ -5,8 +5,6 @@ from __future__ import annotations
 from contextlib import AbstractContextManager, closing
 from typing import TYPE_CHECKING
 
-from mx_artifacts import settings
-
 if TYPE_CHECKING:
     from mx_artifacts.client.central import CentralClient
 
@@ -15,4 +13,4 @@ def open_client(server: str) -> AbstractContextManager[CentralClient]:
     """Return a client of the central server at `server` (host:port); it connects on first use."""
     from mx_artifacts.client.central import CentralClient
 
-    return closing(CentralClient(server, timeout_seconds=settings.SOURCE_QUERY_TIMEOUT.read()))
+    return closing(CentralClient(server))

@@ -10,9 +10,9 @@ import click
 
 from mx_artifact_cli.output import Format
 from mx_artifacts import parsing, settings
+from mx_artifacts.configuration import Setting, SettingFlags
 from mx_artifacts.core.compatibility import ACCELERATORS
 from mx_artifacts.errors import ConfigurationError
-from mx_artifacts.settings import Setting
 
 T = TypeVar("T")
 Decorator = Callable[[Any], Any]
@@ -113,6 +113,15 @@ def is_given(name: str) -> bool:
     """Tell whether the command line has the option whose parameter is `name`."""
     source = click.get_current_context().get_parameter_source(name)
     return source is click.core.ParameterSource.COMMANDLINE
+
+
+def setting_flags() -> SettingFlags:
+    """Return what the options of the command under way say of settings."""
+    context = click.get_current_context()
+    options = [each for each in context.command.params if isinstance(each, SettingOption)]
+    values = {each.setting.name: context.params[each.name or ""] for each in options}
+    given = (each.setting.name for each in options if is_given(each.name or ""))
+    return SettingFlags(values, frozenset(given))
 
 
 def parsed_option(

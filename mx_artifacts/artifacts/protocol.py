@@ -20,8 +20,6 @@ from mx_artifacts.install.staging.staging import Staging
 from mx_artifacts.memory.buffers import Bundle
 from mx_artifacts.transport.base import Transport
 
-DEFAULT_MAX_INFLIGHT_CHUNKS = 4
-DEFAULT_TIMEOUT_SECONDS = 120.0
 DEFAULT_LOCK_TIMEOUT_SECONDS = 60.0
 
 
@@ -152,10 +150,12 @@ class P2PArtifactTransfer(Protocol):
         artifact_id: str,
         transport: Transport,
         *,
-        timeout: float = DEFAULT_TIMEOUT_SECONDS,
-        max_inflight_chunks: int = DEFAULT_MAX_INFLIGHT_CHUNKS,
+        timeout: float | None = None,
+        max_inflight_chunks: int | None = None,
     ) -> StagedArtifact:
         """Fetch from the worker at `endpoint` (host:port) within `timeout` seconds.
+
+        Without `timeout` and `max_inflight_chunks`, MX_TRANSFER_TIMEOUT and MX_ARTIFACT_SLOTS hold.
 
         Raises:
             IntegrityError, LeaseError, TransportError, RemoteError, NoSpaceError
@@ -172,12 +172,13 @@ class P2PArtifactTransfer(Protocol):
         node_rank: int | None = None,
         artifact_id: str = "",
         accelerator: str = "",
-        timeout: float = DEFAULT_TIMEOUT_SECONDS,
-        max_inflight_chunks: int = DEFAULT_MAX_INFLIGHT_CHUNKS,
+        timeout: float | None = None,
+        max_inflight_chunks: int | None = None,
     ) -> StagedArtifact:
         """Find sources of `identity` and fetch from those that deliver.
 
-        `timeout` is the budget of one artifact, from all its sources [s].
+        `timeout` is the budget of one artifact, from all its sources [s]; it and
+        `max_inflight_chunks` are as in `transfer_from_worker`.
 
         Raises:
             NoSourceError, IncompatibleSourceError: nobody to ask.

@@ -12,8 +12,6 @@ from mx_artifacts.artifacts.bundle_root import check_bundle_root
 from mx_artifacts.artifacts.labels import root_objection
 from mx_artifacts.artifacts.protocol import (
     DEFAULT_LOCK_TIMEOUT_SECONDS,
-    DEFAULT_MAX_INFLIGHT_CHUNKS,
-    DEFAULT_TIMEOUT_SECONDS,
     ArtifactBundle,
     ArtifactCacheRoot,
     ArtifactSourceEndpoint,
@@ -39,7 +37,6 @@ from mx_artifacts.bundle.pack import pack_tree
 from mx_artifacts.bundle.packed import PackedTree, PackReport
 from mx_artifacts.bundle.seal import seal
 from mx_artifacts.client.central import CentralClient
-from mx_artifacts.core.chunks import DEFAULT_CHUNK_SIZE_BYTES
 from mx_artifacts.core.identity import (
     AnyBackendFramework,
     BackendFramework,
@@ -79,8 +76,9 @@ PRIMARY_BUNDLE_NAME = "artifact.tar"
 class TarredP2PArtifactTransfer:
     """How a cache kind's roots travel as tars.
 
-    `chunk_size` is in bytes (default 64 MiB). `kind` decides what is packed, in which entries it
-    is installed and how paths are adapted; by default it is the kind of `mx_source_type`.
+    `chunk_size` is in bytes; by default MX_ARTIFACT_TRANSFER_CHUNK_SIZE. `kind` decides what is
+    packed, in which entries it is installed and how paths are adapted; by default it is the kind of
+    `mx_source_type`.
     `framework` is the engine that uses the cache, for messages on what decided where its roots are.
     `memory` lends what bundles are packed into; by default MX_ARTIFACT_RESIDENT_BUDGET bytes for
     each artifact, beyond which they lie in files below `bundle_root`. `durable`: whether an install
@@ -135,7 +133,7 @@ class TarredP2PArtifactTransfer:
                 if not root.off:
                     packed.append(PackedRoot(root.name, root.source_root, tree.report))
                     self.events(_root_packed(root.source_root, tree.report))
-            chunk_size = self.chunk_size or DEFAULT_CHUNK_SIZE_BYTES
+            chunk_size = self.chunk_size or settings.CHUNK_SIZE.read()
             bundles = {path: tree.memory for path, tree in trees.items()}
             manifest = seal(bundles, self.mx_source_type, chunk_size)
         except BaseException:
@@ -206,8 +204,8 @@ class TarredP2PArtifactTransfer:
         artifact_id: str,
         transport: Transport,
         *,
-        timeout: float = DEFAULT_TIMEOUT_SECONDS,
-        max_inflight_chunks: int = DEFAULT_MAX_INFLIGHT_CHUNKS,
+        timeout: float | None = None,
+        max_inflight_chunks: int | None = None,
     ) -> StagedArtifact:
         """Fetch from one worker; see `P2PArtifactTransfer.transfer_from_worker`."""
         source = ArtifactSourceEndpoint(mx_source_id, "", 0, endpoint, artifact_id, 0)
@@ -220,11 +218,11 @@ class TarredP2PArtifactTransfer:
         source: ArtifactSourceEndpoint,
         transport: Transport,
         *,
-        timeout: float = DEFAULT_TIMEOUT_SECONDS,
-        max_inflight_chunks: int = DEFAULT_MAX_INFLIGHT_CHUNKS,
+        timeout: float | None = None,
+        max_inflight_chunks: int | None = None,
     ) -> StagedArtifact:
         """Fetch from a discovered source."""
-        limits = TransferLimits(timeout, max_inflight_chunks)
+        limits = _limits(timeout, max_inflight_chunks)
         return self._incoming(transport, limits).from_sources([source])
 
     def _incoming(self, transport: Transport, limits: TransferLimits) -> IncomingArtifact:
@@ -243,12 +241,12 @@ class TarredP2PArtifactTransfer:
         node_rank: int | None = None,
         artifact_id: str = "",
         accelerator: str = "",
-        timeout: float = DEFAULT_TIMEOUT_SECONDS,
-        max_inflight_chunks: int = DEFAULT_MAX_INFLIGHT_CHUNKS,
+        timeout: float | None = None,
+        max_inflight_chunks: int | None = None,
         order: OrderCandidates | None = None,
         allow_other_root: bool = False,
     ) -> StagedArtifact:
-        """Fetch from the sources that deliver; `timeout` is the budget of one artifact [s].
+        """Fetch from the sources that deliver; see `P2PArtifactTransfer`.
 
         Sources whose cache cannot be used in these roots are left out, unless `allow_other_root`.
         `order` puts the others in order, by default the policy of MX_P2P_SOURCE_SELECTOR. No more
@@ -259,7 +257,7 @@ class TarredP2PArtifactTransfer:
         if not allow_other_root:
             target = replace(target, root_objection=self.root_objection)
         candidates = candidate_sources(client, target, order=order)
-        limits = TransferLimits(timeout, max_inflight_chunks)
+        limits = _limits(timeout, max_inflight_chunks)
         return self.transfer_from_any(candidates, transport, limits)
 
     def root_objection(self, record: WorkerRecord) -> str:
@@ -337,6 +335,16 @@ class TarredP2PArtifactTransfer:
             )
         finally:
             staged.close()
+
+
+def _limits(timeout_seconds: float | None, max_inflight: int | None) -> TransferLimits:
+    """Return what a transfer may cost; what is not stated here, the environment states."""
+    return TransferLimits(
+        settings.TRANSFER_TIMEOUT.read() if timeout_seconds is None else timeout_seconds,
+        settings.SLOTS.read() if max_inflight is None else max_inflight,
+        max_bytes_per_second=settings.MAX_RATE.read(),
+        compression=settings.COMPRESSION.read(),
+    )
 
 
 def _root_packed(root: Path, report: PackReport) -> RootPacked:

@@ -20,7 +20,9 @@ from mx_artifacts.core.sources import (
     newest_first,
 )
 from mx_artifacts.errors import ConfigurationError, RemoteError
+from mx_artifacts.node.environment import Environment
 from mx_artifacts.parsing import parse_address
+from mx_artifacts.settings import SERVER_ADDRESS
 from mx_artifacts.wire import convert
 from mx_artifacts.wire.channel import open_channel
 from mx_artifacts.wire.gen.model_express import health_pb2, health_pb2_grpc, p2p_pb2, p2p_pb2_grpc
@@ -28,6 +30,8 @@ from mx_artifacts.wire.gen.mx_artifacts.v1 import group_pb2_grpc
 from mx_artifacts.wire.groups import GroupAnswer, answer_from_wire, report_to_wire
 from mx_artifacts.wire.status import error_from_central, error_from_central_without_groups
 
+CALL_TIMEOUT_SECONDS = 10.0
+"""Maximum duration of one call: a server that takes longer does not answer."""
 _NO_POD = PodIdentity()
 
 
@@ -65,7 +69,7 @@ class CentralClient:
     answer, and RemoteError when something else than a ModelExpress server does.
     """
 
-    def __init__(self, address: str, *, timeout_seconds: float = 10.0) -> None:
+    def __init__(self, address: str, *, timeout_seconds: float = CALL_TIMEOUT_SECONDS) -> None:
         """Prepare for host:port `address`; connects on the first call.
 
         Raises:
@@ -84,6 +88,22 @@ class CentralClient:
         self._health: Any = health_pb2_grpc.HealthServiceStub(self._channel)  # type: ignore[no-untyped-call]
 
         self._groups: Any = group_pb2_grpc.GroupServiceStub(self._channel)  # type: ignore[no-untyped-call]
+
+    @classmethod
+    def from_environment(cls, *, env: Environment | None = None) -> CentralClient:
+        """Return a client of the server that MX_SERVER_ADDRESS (MODEL_EXPRESS_URL) names.
+
+        `env` is read instead of this process's environment.
+
+        Raises:
+            ConfigurationError: the variable is not host:port.
+        """
+        return cls(SERVER_ADDRESS.read(env=env))
+
+    @property
+    def address(self) -> str:
+        """The server's address, host:port."""
+        return self._address
 
     def _call(self, method: Callable[..., Any], request: object) -> Any:
         try:

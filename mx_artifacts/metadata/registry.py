@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from mx_artifacts import settings
+from mx_artifacts.configuration import SettingValues
 from mx_artifacts.errors import ConfigurationError
 from mx_artifacts.metadata.base import BackendProperties, MetadataBackend
 from mx_artifacts.runtime.entry_points import load_entry_point
@@ -60,19 +61,20 @@ _BACKENDS: dict[str, Callable[[str], MetadataBackend]] = {
 }
 
 
-def backend_url(backend: str) -> str:
+def backend_url(values: SettingValues) -> str:
     """Return the URL of a backend that is named by its URL or its name, whatever the case.
 
-    `redis` alone takes its address from the Redis variables.
+    `redis` alone takes its address from the Redis settings.
     """
+    backend = values.read(settings.METADATA_BACKEND)
     name, separator, rest = backend.partition(":")
     name = name.lower()
     if name == "memory" and not rest:
         return MEMORY_URL
     if separator or name != "redis":
         return f"{name}{separator}{rest}"
-    url = settings.REDIS_URL.read()
-    return url or f"redis://{settings.REDIS_HOST.read()}:{settings.REDIS_PORT.read()}"
+    host, port = values.read(settings.REDIS_HOST), values.read(settings.REDIS_PORT)
+    return values.read(settings.REDIS_URL) or f"redis://{host}:{port}"
 
 
 def create_backend(url: str) -> MetadataBackend:

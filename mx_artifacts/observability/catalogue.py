@@ -30,6 +30,16 @@ class RootPacked(Event):
 
 
 @dataclass(frozen=True)
+class ServerAwaited(Event):
+    """The central server cannot be reached, because of `error`; a publisher waits for it."""
+
+    name: ClassVar[str] = "publish.waiting"
+
+    error: MxArtifactsError
+    seconds_left: float
+
+
+@dataclass(frozen=True)
 class WorkerPortChanged(Event):
     """A worker listens on another port than the wanted one, which another process uses."""
 

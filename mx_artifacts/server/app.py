@@ -9,10 +9,13 @@ from dataclasses import dataclass
 
 import grpc.aio
 
+from mx_artifacts import settings
+from mx_artifacts.configuration import EnvironmentSettings, from_setting, from_settings
 from mx_artifacts.core.groups import PRESENCE_SECONDS
 from mx_artifacts.errors import BackendUnavailableError
 from mx_artifacts.metadata.base import MetadataBackend
-from mx_artifacts.metadata.registry import create_backend
+from mx_artifacts.metadata.registry import backend_url, create_backend
+from mx_artifacts.node.network import is_loopback
 from mx_artifacts.observability.catalogue import ServerStarted
 from mx_artifacts.observability.events import EventSink, ignore_events
 from mx_artifacts.runtime.clock import SYSTEM_CLOCK, Clock
@@ -27,7 +30,7 @@ from mx_artifacts.server.reaper import Reaper, ReaperTimes
 from mx_artifacts.wire.channel import MESSAGE_OPTIONS
 from mx_artifacts.wire.gen.model_express import p2p_pb2_grpc
 from mx_artifacts.wire.gen.mx_artifacts.v1 import group_pb2_grpc
-from mx_artifacts.wire.listen import bind, is_loopback, join_address
+from mx_artifacts.wire.listen import bind, join_address
 
 logger = logging.getLogger(__name__)
 
@@ -36,16 +39,16 @@ STOP_GRACE_SECONDS = 5.0
 
 
 @dataclass(frozen=True)
-class ServerConfig:
-    """What `mx-artifact serve` needs to know; the defaults are those of settings.py."""
+class ServerConfig(EnvironmentSettings):
+    """What `mx-artifact serve` needs to know."""
 
     host: str = "127.0.0.1"
     port: int = 8001
     """0 takes a free one."""
-    backend_url: str = "memory:"
-    heartbeat_timeout_seconds: float = 90.0
-    gc_timeout_seconds: float = 3600.0
-    reaper_scan_interval_seconds: float = 30.0
+    backend_url: str = from_settings(backend_url, settings.METADATA_BACKEND.default_here)
+    heartbeat_timeout_seconds: float = from_setting(settings.HEARTBEAT_TIMEOUT)
+    gc_timeout_seconds: float = from_setting(settings.GC_TIMEOUT)
+    reaper_scan_interval_seconds: float = from_setting(settings.REAPER_SCAN_INTERVAL)
     group_presence_seconds: float = PRESENCE_SECONDS
 
 

@@ -72,8 +72,8 @@ def create_transport(name: str, agent_name: str) -> Transport:
     return make(agent_name)
 
 
-def open_transport() -> Transport:
-    """Create this process's agent as MX_TRANSPORT says; the caller closes it.
+def open_transport(policy: str | None = None) -> Transport:
+    """Create this process's agent as `policy` says, by default MX_TRANSPORT; the caller closes it.
 
     "auto" and "stream": a peer can read what it was granted, and nothing else. "nixl": the caller
     states that everybody in the network may be trusted; the stream is there too, for peers that
@@ -81,23 +81,23 @@ def open_transport() -> Transport:
     only one.
 
     Raises:
-        ConfigurationError: MX_TRANSPORT names no transport.
+        ConfigurationError: the policy names no transport.
         TransportUnavailableError: NIXL is wanted, and not installed or does not start.
     """
-    policy = settings.TRANSPORT.read()
+    policy = settings.TRANSPORT.read() if policy is None else policy
     if policy not in settings.TRANSPORTS:
         return third_party_transport(policy)(_agent_name())
     return _nixl_and_stream() if policy == settings.NIXL else _only_stream()
 
 
-def open_target_transport() -> Transport:
+def open_target_transport(policy: str | None = None) -> Transport:
     """As `open_transport`, for a process that only reads: where NIXL lacks, the stream will do.
 
     Raises:
-        ConfigurationError: MX_TRANSPORT names no transport.
+        ConfigurationError: the policy names no transport.
     """
     try:
-        return open_transport()
+        return open_transport(policy)
     except TransportUnavailableError as error:
         logger.warning("%s; reading by the stream transport", error)
         return _only_stream()

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import errno
-import ipaddress
 import os
 import socket
+from dataclasses import dataclass
 from typing import Protocol
 
 from mx_artifacts.errors import ConfigurationError
@@ -22,27 +22,29 @@ def join_address(host: str, port: int) -> str:
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
-def is_loopback(host: str) -> bool:
-    """Tell whether only this machine can reach a listener on `host`."""
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
+@dataclass(frozen=True)
+class ListenSettings:
+    """What messages call the settings of the host and of the port that something listens on."""
+
+    host: str = "--host"
+    port: str = "--port"
 
 
-def bind(server: Bindable, host: str, port: int) -> int:
+def bind(
+    server: Bindable, host: str, port: int, settings: ListenSettings = ListenSettings()
+) -> int:
     """Bind `server` and return the port; 0 takes a free one.
 
     Raises:
         ConfigurationError: naming the address, the cause and the next step; `is_in_use` tells
             whether the port is taken.
     """
-    _check_available(host, port)
+    _check_available(host, port, settings)
     address = join_address(host, port)
     try:
         bound = server.add_insecure_port(address)
     except RuntimeError as error:  # taken between the check and here
-        raise _cannot_listen(address, str(error)) from error
+        raise _cannot_listen(address, str(error), settings) from error
     return bound
 
 
@@ -53,19 +55,21 @@ def is_in_use(error: ConfigurationError) -> bool:
     return not isinstance(cause, OSError) or cause.errno == errno.EADDRINUSE
 
 
-def _check_available(host: str, port: int) -> None:
+def _check_available(host: str, port: int, settings: ListenSettings) -> None:
     """Try each address of `host` for itself: gRPC is content with one of several, and its error
     does not tell why."""
     address = join_address(host, port)
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     except OSError as error:
-        raise _cannot_listen(address, f"{host!r} cannot be resolved: {error}") from error
+        why = f"{host!r} cannot be resolved: {error}"
+        raise _cannot_listen(address, why, settings) from error
     failures = [failure for family, _, _, _, name in found if (failure := _try(family, name))]
     decisive = [f for f in failures if f.errno in (errno.EADDRINUSE, errno.EACCES)]
     if decisive or len(failures) == len(found):
         worst = (decisive or failures)[0]
-        raise _cannot_listen(address, os.strerror(worst.errno or 0), worst.errno) from worst
+        why = os.strerror(worst.errno or 0)
+        raise _cannot_listen(address, why, settings, worst.errno) from worst
 
 
 def _try(family: socket.AddressFamily, name: object) -> OSError | None:
@@ -82,12 +86,17 @@ def _try(family: socket.AddressFamily, name: object) -> OSError | None:
 
 
 _HINTS = {
-    errno.EADDRINUSE: "stop what listens there (`ss -ltnp`), or choose another --port",
-    errno.EACCES: "choose a --port of 1024 or above",
-    errno.EADDRNOTAVAIL: "choose a --host that is an address of this machine, or 0.0.0.0 for all",
+    errno.EADDRINUSE: "stop what listens there (`ss -ltnp`), or choose another {port}",
+    errno.EACCES: "choose a {port} of 1024 or above",
+    errno.EADDRNOTAVAIL: "choose a {host} that is an address of this machine",
 }
 
 
-def _cannot_listen(address: str, why: str, code: int | None = None) -> ConfigurationError:
-    hint = _HINTS.get(code or 0, "choose another --host or --port")
-    return ConfigurationError(f"cannot listen on {address}: {why}", hint=hint)
+def _cannot_listen(
+    address: str, why: str, settings: ListenSettings, code: int | None = None
+) -> ConfigurationError:
+    hint = _HINTS.get(code or 0, "choose another {host} or {port}")
+    return ConfigurationError(
+        f"cannot listen on {address}: {why}",
+        hint=hint.format(host=settings.host, port=settings.port),
+    )

@@ -23,12 +23,13 @@ from mx_artifacts.runtime.rate_limit import RateLimit
 from mx_artifacts.transport.base import Transport
 from mx_artifacts.wire.gen.model_express import p2p_pb2_grpc
 from mx_artifacts.wire.gen.mx_artifacts.v1 import source_pb2_grpc
-from mx_artifacts.wire.listen import bind, is_in_use, join_address
+from mx_artifacts.wire.listen import ListenSettings, bind, is_in_use, join_address
 from mx_artifacts.worker.admission import MAX_PREPARES, AdmissionControl
 from mx_artifacts.worker.blocks import Blocks
 from mx_artifacts.worker.catalogue import Catalogue, ServedArtifact
 from mx_artifacts.worker.chunk_source import ChunkSource, open_chunk_source
 from mx_artifacts.worker.extension_service import SourceService
+from mx_artifacts.worker.serving_settings import ServingSettings
 from mx_artifacts.worker.sessions import Sessions
 from mx_artifacts.worker.worker_service import Leases, WorkerService
 
@@ -69,17 +70,10 @@ class WorkerServer:
     def __init__(
         self,
         transport: Transport,
+        settings: ServingSettings,
         *,
-        host: str,
-        port: int,
-        strict_port: bool = False,
-        stream_port: int = 0,
         worker_rank: int = 0,
-        lease_ttl_seconds: float = 30.0,
         lease_grace_seconds: float = 270.0,
-        max_bytes_per_second: float | None = None,
-        compression: str = NONE,
-        block_slots: int = 4,
         events: EventSink = ignore_events,
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
@@ -88,34 +82,25 @@ class WorkerServer:
         Events: worker.port_changed (wanted_port, port).
 
         Args:
-            host: where it listens, and what targets are told to connect to.
-            stream_port: of the stream transport, likewise.
-            port: 0 takes any free one. Without `strict_port` it is a wish: when taken, any free
-                one is used.
-            lease_ttl_seconds: how long a lease lasts without a renewal.
-            lease_grace_seconds: how long its memory is kept from reuse after that. With the ttl
-                this should exceed a plain peer's transfer timeout (the reference's source: 300 s),
-                as such peers cannot renew.
-            max_bytes_per_second: leased to all targets together, by chunks then; None: any number.
-            compression: "none", or else blocks are compressed for targets that ask for it, where
-                the library is installed: `block_slots` at once, of 4 MiB each.
+            settings: `host` is what targets are told to connect to; `listen`, or without it `host`,
+                is bound.
+            lease_grace_seconds: how long a lease's memory is kept from reuse after its end. With
+                the ttl this should exceed a plain peer's transfer timeout (the reference's source:
+                300 s), as such peers cannot renew.
         """
         self._transport = transport
-        self._host = host
-        self._wanted_port = port
-        self._strict_port = strict_port
-        self._stream_port = stream_port
+        self._settings = settings
         self._events = events
         self._port = 0
         self._catalogue = Catalogue()
-        self._leases: Leases = LeaseTable(clock, lease_ttl_seconds, lease_grace_seconds)
+        self._leases: Leases = LeaseTable(clock, settings.lease_ttl_seconds, lease_grace_seconds)
         self._stopping = threading.Event()
         self._threads = ThreadPoolExecutor(
             MAX_SESSIONS + MAX_PREPARES + _SPARE_THREADS, thread_name_prefix="mx-worker"
         )
         self._sessions = sessions = Sessions(MAX_SESSIONS, transport.names())
-        prepares = AdmissionControl(RateLimit(max_bytes_per_second, clock))
-        self._blocks = Blocks(transport, block_slots)
+        prepares = AdmissionControl(RateLimit(settings.max_bytes_per_second, clock))
+        self._blocks = Blocks(transport, settings.slots)
         self._service = WorkerService(
             self._catalogue,
             self._leases,
@@ -133,11 +118,11 @@ class WorkerServer:
                 self._catalogue,
                 self._leases,
                 sessions,
-                lease_ttl_seconds,
+                settings.lease_ttl_seconds,
                 lambda: self._service.draining,
                 prepares,
-                self._blocks if compression != NONE and encodings() else None,
-                max_bytes_per_second=max_bytes_per_second,
+                self._blocks if settings.compression != NONE and encodings() else None,
+                max_bytes_per_second=settings.max_bytes_per_second,
             ),
             self._server,
         )
@@ -146,7 +131,7 @@ class WorkerServer:
     @property
     def endpoint(self) -> str:
         """host:port for targets, once started."""
-        return join_address(self._host, self._port)
+        return join_address(self._settings.host, self._port)
 
     def start(self) -> int:
         """Listen and serve; return the port.
@@ -155,7 +140,7 @@ class WorkerServer:
             ConfigurationError: the port or address cannot be bound.
         """
         self._port = self._bind()
-        self._transport.listen(self._host, self._stream_port, strict_port=self._strict_port)
+        self._listen_for_data()
         self._server.start()
         self._expirer.start()
         return self._port
@@ -277,15 +262,37 @@ class WorkerServer:
             if count := self._leases.expire():
                 logger.warning("%d leases were never released; their memory is free again", count)
 
-    def _bind(self) -> int:
-        try:
-            return bind(self._server, self._host, self._wanted_port)
-        except ConfigurationError as error:
-            if self._strict_port or not is_in_use(error):
-                raise
-        port = bind(self._server, self._host, 0)
-        logger.warning(
-            "port %d is in use, so targets find this source on port %d", self._wanted_port, port
+    def _listen_for_data(self) -> None:
+        settings = self._settings
+        self._transport.listen(
+            settings.listen or settings.host,
+            settings.device_stream_port,
+            strict_port=settings.is_stream_port_required,
         )
-        self._events(WorkerPortChanged(self._wanted_port, port))
+
+    def _bind(self) -> int:
+        settings = self._settings
+        host, wanted_port = settings.listen or settings.host, settings.device_port
+        try:
+            return bind(self._server, host, wanted_port, _names_of(settings))
+        except ConfigurationError as error:
+            if settings.is_port_required or not is_in_use(error):
+                raise
+        port = bind(self._server, host, 0, _names_of(settings))
+        logger.warning(
+            "port %d is in use, so targets find this source on port %d; --port "
+            "(MX_WORKER_GRPC_PORT) states another one",
+            wanted_port,
+            port,
+        )
+        self._events(WorkerPortChanged(wanted_port, port))
         return port
+
+
+def _names_of(settings: ServingSettings) -> ListenSettings:
+    """Return what messages call the settings of the address and the port."""
+    added = f", to which device index {settings.device_index} is added"
+    return ListenSettings(
+        "--listen (MX_WORKER_LISTEN)",
+        f"--port (MX_WORKER_GRPC_PORT{added if settings.device_index else ''})",
+    )

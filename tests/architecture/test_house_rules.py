@@ -6,6 +6,7 @@ import ast
 from pathlib import Path
 
 from mx_artifacts import settings
+from mx_artifacts.configuration import Setting
 
 ROOT = Path(__file__).parents[2]
 SOURCES = [
@@ -44,7 +45,7 @@ def test_every_setting_is_read_somewhere() -> None:
     names = {
         name
         for name, value in vars(settings).items()
-        if isinstance(value, settings.Setting) and name.isupper()
+        if isinstance(value, Setting) and name.isupper()
     }
     used = {
         attribute.removeprefix("settings.").removesuffix(".read")

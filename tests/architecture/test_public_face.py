@@ -26,7 +26,7 @@ FACES = (mx_artifacts, plugin)
 # pass it on without looking inside.
 INSIDE = {
     *("Buffer", "FileBuffer", "MemberIndex", "PackedTree", "Staging"),
-    *("Agreement", "Receiver", "RootReceiver", "SourceAddress", "Announcement", "Heartbeat"),
+    *("Agreement", "Receiver", "RootReceiver", "SourceAddress", "Advertisement"),
     # What members of a group tell the central server; ArtifactFetcher does it.
     *("GroupAnswer", "MemberReport"),
     # What a worker serves is added by the publisher and by seeds.

@@ -9,6 +9,7 @@ import pytest
 
 from mx_artifacts.artifacts.protocol import ArtifactBundle
 from mx_artifacts.artifacts.source.publish import publish_artifact_source
+from mx_artifacts.artifacts.source.source_worker import SourceWorker
 from mx_artifacts.bundle.seal import seal
 from mx_artifacts.client.central import CentralClient
 from mx_artifacts.core.identity import SourceType
@@ -16,7 +17,7 @@ from mx_artifacts.identity.identify import probe_identity
 from mx_artifacts.kinds.registry import get_kind
 from mx_artifacts.transport.base import Transport
 from mx_artifacts.transport.registry import create_transport
-from mx_artifacts.worker.worker_server import WorkerServer
+from mx_artifacts.worker.serving_settings import ServingSettings
 from tests.support import hostile
 from tests.support.artifacts import in_memory_or_file
 from tests.support.install_cases import fill, leftovers, picture
@@ -52,12 +53,9 @@ def hostile_source(cluster: Cluster, transport: Transport) -> Iterator[Serve]:
             bundle = ArtifactBundle(memory, manifest, manifest.artifact_id, ())
             client = CentralClient(cluster.env["MX_SERVER_ADDRESS"], timeout_seconds=30)
             stack.enter_context(closing(client))
-            server = WorkerServer(transport, host="127.0.0.1", port=0)
-            stack.callback(server.stop, 0)
-            server.start()
-            published = publish_artifact_source(
-                client, bundle, identity, transport, "hostile0", worker_server=server
-            )
+            worker = SourceWorker(client, transport, ServingSettings(port=0))
+            stack.callback(worker.close)
+            published = publish_artifact_source(worker, bundle, identity)
             stack.callback(published.stop)
 
         yield serve

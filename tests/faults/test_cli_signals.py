@@ -55,7 +55,7 @@ def test_a_command_that_waits_for_its_server_can_be_interrupted(
 ) -> None:
     env = {"MX_SERVER_ADDRESS": f"127.0.0.1:{blackhole.getsockname()[1]}"}
     args = cluster.source_args(cache) if verb == "publish" else cluster.target_args(cache / "cold")
-    env = {**cluster.env, **env, "MX_SOURCE_QUERY_TIMEOUT": "600"}
+    env = {**cluster.env, **env, "MX_PUBLISH_TIMEOUT_SECS": "600"}
     with running(*args, env=env, logs=cluster.directory) as command:
         connection, _ = blackhole.accept()
         with connection:

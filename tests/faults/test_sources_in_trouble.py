@@ -104,7 +104,7 @@ def test_memory_that_was_used_anew_is_not_the_sources_fault(
 ) -> None:
     """The lease of a target that was stopped ran out, so what it reads may be anything."""
     source, _ = fleet.publish(cache)
-    counting, leases = Counting(), source._server._leases
+    counting, leases = Counting(), source.start().server._leases
 
     def expire() -> None:
         for entry in list(leases._entries.values()):
@@ -145,7 +145,7 @@ def test_a_source_is_found_again_at_its_old_address(
     assert contents(tmp_path / "cold") == contents(cache)
     assert time.monotonic() - lost[0] >= 1
     assert not fetched.left_behind  # it is well again
-    assert list(fetched.delivered) == [source._server.endpoint]
+    assert list(fetched.delivered) == [source.start().server.endpoint]
 
 
 def test_a_look_for_sources_that_fails_in_an_unknown_way_ends_nothing(
@@ -255,7 +255,7 @@ def test_a_source_that_stalls_again_and_again_takes_no_more_buffers(
     fetcher = fleet.fetcher(
         lambda: counting,
         timing=TransferTiming(rest=0.05, min_stall=0.1),
-        max_inflight_chunks=2,
+        slots=2,
         timeout_seconds=60,
     )
     try:
@@ -339,7 +339,7 @@ class TwoSeeds:
                 lambda counting=counting: counting,  # type: ignore[misc]
                 timing=timing,
                 seed=True,
-                max_inflight_chunks=1,
+                slots=1,
                 bundle_root=place / f"turns{number}",
             )
             for number, counting in enumerate(self.countings)
@@ -354,7 +354,7 @@ class TwoSeeds:
         """Return how many bytes each has, and both together."""
         found: list[Ranges] = []
         for fetcher in self.fetchers:
-            seeds = fetcher._seeds._seeder._seeds.values() if fetcher._seeds._seeder else ()
+            seeds = fetcher._seeds._seeds.values()
             parts = [seed._growing.available() for seed in list(seeds)]
             assert None not in parts, "it was to be stopped before"
             found.append(Ranges(each for part in parts if part for each in part[0]))
@@ -365,7 +365,7 @@ class TwoSeeds:
         fault: Fault = LosePeer()
         for counting in self.countings:
             counting.fault_of[agent_of(self.origin)] = fault
-        self.origin._server.stop(0)
+        self.origin.start().server.stop(0)
 
     def errors(self) -> list[BaseException | None]:
         errors = [job.exception(60) for job in self.jobs]
@@ -401,7 +401,7 @@ def test_seeds_that_lack_the_same_say_so_and_keep_what_they_have(
     seeds = TwoSeeds(fleet, cache, tmp_path, TransferTiming(stuck=1.0))
     while min(seeds.have()) < LARGE_BYTES // 5:
         time.sleep(0.05)
-    endpoint = seeds.origin._server.endpoint
+    endpoint = seeds.origin.start().server.endpoint
     seeds.lose_origin()
     errors = seeds.errors()
     assert all(isinstance(error, MxArtifactsError) for error in errors), errors

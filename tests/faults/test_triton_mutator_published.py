@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from mx_artifacts.artifacts.source.publisher_settings import PublisherSettings
 from mx_artifacts.artifacts.target.fetch_values import FetcherSettings, FetchResult
 from mx_artifacts.artifacts.target.suitability import SourceWanted
 from mx_artifacts.bundle import pack
@@ -20,7 +21,7 @@ from mx_artifacts.client.central import CentralClient
 from mx_artifacts.core.identity import SourceIdentity, SourceType
 from mx_artifacts.fetcher import ArtifactFetcher
 from mx_artifacts.kinds.registry import get_kind
-from mx_artifacts.publisher import ArtifactPublisher, PublisherSettings, PublishResult
+from mx_artifacts.publisher import ArtifactPublisher, PublishResult
 from mx_artifacts.transport.registry import create_transport
 from tests.support.nodes import Cluster
 from tests.support.processes import run_cli, serving
@@ -54,13 +55,17 @@ class Road:
         self._identity = SourceIdentity(
             mx_source_type=SourceType.TRITON_CACHE, model_name=model, gpu_arch="sm90"
         )
-        self._settings = PublisherSettings(bundle_root=place / "sealed")
+        self._settings = PublisherSettings.from_environment(
+            env={}, bundle_root=place / "sealed", port=0
+        )
         self._agent = create_transport("nixl", f"source-{uuid.uuid4().hex}")
         stack.callback(self._agent.close)
         self._fetcher = stack.enter_context(
             ArtifactFetcher(
                 client=client,
-                settings=FetcherSettings(place / "fetched", state_directory=place / "state"),
+                settings=FetcherSettings.from_environment(
+                    env={}, bundle_root=place / "fetched", state_directory=place / "state"
+                ),
                 transport_factory=lambda: create_transport("nixl", f"target-{uuid.uuid4().hex}"),
             )
         )

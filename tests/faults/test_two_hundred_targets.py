@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from mx_artifacts.worker.serving_settings import ServingSettings
 from mx_artifacts.worker.worker_server import WorkerServer
 from tests.support.artifacts import SOURCE_ID
 from tests.support.fetchers_process import FetchersProcess, fetchers_process, known_artifacts
@@ -42,7 +43,7 @@ def test_two_hundred_targets_of_which_half_are_killed(tmp_path: Path, slots: int
     rng = random.Random(slots)
     artifacts = known_artifacts()
     with closing(new_network_agent("source")) as agent, ExitStack() as stack:
-        server = WorkerServer(agent, host="127.0.0.1", port=0)
+        server = WorkerServer(agent, ServingSettings(host="127.0.0.1", port=0, stream_port=0))
         stack.callback(server.stop, 0.0)
         for artifact in artifacts:
             bundles = artifact.bundles(tmp_path if slots else None)

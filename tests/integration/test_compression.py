@@ -85,7 +85,9 @@ def test_what_shrinks_comes_compressed(
     source, _ = fleet.publish(cache, resident_budget_bytes=1 << 30 if resident else 0)
     _, carried, total = _fetch(fleet, tmp_path, cache, compression=mode)
     assert carried == total if mode == "none" else carried < 0.3 * total
-    assert len(source._server._leases) <= 1  # that of the session, which may not have ended yet
+    assert (
+        len(source.start().server._leases) <= 1
+    )  # that of the session, which may not have ended yet
 
 
 def test_a_slow_link_is_noticed(fleet: Fleet, tmp_path: Path, cache: Path) -> None:
@@ -306,4 +308,4 @@ def test_others_do_what_a_liar_owed(
         fleet.fetcher(lambda: SlowLink(10e6), compression="zstd"), tmp_path / "cold"
     )
     assert contents(tmp_path / "cold") == contents(cache)
-    assert list(fetched.left_behind) == [bad._server.endpoint]
+    assert list(fetched.left_behind) == [bad.start().server.endpoint]

@@ -120,7 +120,9 @@ def test_a_central_server_without_groups_is_named_before_anything_is_asked_for(
         with (
             closing(CentralClient(f"127.0.0.1:{port}")) as client,
             ArtifactFetcher(
-                client=client, settings=FetcherSettings(tmp_path), transport_factory=no_transport
+                client=client,
+                settings=FetcherSettings.from_environment(env={}, bundle_root=tmp_path),
+                transport_factory=no_transport,
             ) as fetcher,
             pytest.raises(RemoteError, match="has no groups") as caught,
         ):

@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from mx_artifacts.artifacts.seeding.seeder import Seeder
 from mx_artifacts.artifacts.target.suitability import SourceWanted
 from mx_artifacts.core.sources import SourceQuery, SourceStatus
 from mx_artifacts.errors import MxArtifactsError, PeerLostError, TransferFailedError
@@ -66,7 +65,7 @@ def test_a_bad_source_is_left_behind_and_named(
         assert not failed
         assert not fetched.left_behind
     else:
-        assert failed == [bad._server.endpoint] == list(fetched.left_behind)
+        assert failed == [bad.start().server.endpoint] == list(fetched.left_behind)
 
 
 def test_all_that_fail_are_listed(fleet: Fleet, tmp_path: Path) -> None:
@@ -77,7 +76,7 @@ def test_all_that_fail_are_listed(fleet: Fleet, tmp_path: Path) -> None:
     with pytest.raises(TransferFailedError) as caught:
         fleet.fetch(fleet.fetcher(lambda: counting), tmp_path / "cold")
     assert {endpoint for endpoint, _ in caught.value.attempts} == {
-        each._server.endpoint for each in both
+        each.start().server.endpoint for each in both
     }
     assert all(isinstance(error, PeerLostError) for _, error in caught.value.attempts)
     assert not (tmp_path / "cold").exists()
@@ -225,7 +224,7 @@ def test_a_target_that_has_it_already_seeds_too(fleet: Fleet, tmp_path: Path) ->
 def test_what_is_installed_stands_where_it_cannot_be_seeded(fleet: Fleet, tmp_path: Path) -> None:
     source, _ = fleet.publish(fill_cache(tmp_path / "warm"))
     fleet.fetch(fleet.fetcher(), tmp_path / "first")
-    source._server.stop(grace_seconds=0)  # its record stays
+    source.start().server.stop(grace_seconds=0)  # its record stays
     events: list[Event] = []
     fetcher = fleet.fetcher(events=events.append, seed=True)
     fetched = fleet.fetch(fetcher, tmp_path / "first")
@@ -244,7 +243,7 @@ def test_targets_that_start_at_once_read_from_each_other(fleet: Fleet, tmp_path:
         fetcher = fleet.fetcher(
             lambda: counting,
             seed=True,
-            max_inflight_chunks=1,
+            slots=1,
             bundle_root=tmp_path / f"turns{number}",
         )
         fleet.fetch(fetcher, tmp_path / f"cold{number}")
@@ -267,8 +266,8 @@ def test_a_seed_that_finds_no_memory_harms_no_install(fleet: Fleet, tmp_path: Pa
     assert contents(tmp_path / "cold") == contents(cache)
     (failed,) = [event for event in events if event.name == "seed.failed"]
     assert "MX_ARTIFACT_RESIDENT_BUDGET" in failed.fields()["error"].hint()
-    assert isinstance(fetcher._seeds._seeder, Seeder)
-    assert not fetcher._seeds._seeder._seeds
+    assert fetcher._seeds.endpoint
+    assert not fetcher._seeds.is_serving
 
 
 @pytest.mark.parametrize("limited", [False, True], ids=["whole", "by chunks"])
@@ -317,7 +316,9 @@ def test_a_fetch_waits_for_the_next_life_of_a_source_that_is_still_listed(
 ) -> None:
     cache = fill_cache(tmp_path / "warm")
     first, _ = fleet.publish(cache)
-    first._server.stop(grace_seconds=0)  # its record stays, as that of a pod which was killed
+    first.start().server.stop(
+        grace_seconds=0
+    )  # its record stays, as that of a pod which was killed
     events: list[Event] = []
     fetcher = fleet.fetcher(events=events.append)
     with ThreadPoolExecutor(1) as pool:

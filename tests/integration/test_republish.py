@@ -93,7 +93,7 @@ def test_what_cannot_be_sealed_leaves_what_is_served(node: Node) -> None:
     aside.rename(node.root)
     node.write_groups(2)
     assert publisher.republish(published).file_count == 12
-    with pytest.raises(ConfigurationError, match="is not served by worker"):
+    with pytest.raises(ConfigurationError, match="does not serve artifact"):
         publisher.republish(published)
 
 

@@ -30,8 +30,8 @@ def _ready(fleet: Fleet) -> Mapping[str, SourceRef]:
 
 def _beat(publisher: ArtifactPublisher) -> None:
     for serving in publisher._serving:
-        for _, heartbeat in serving.source.announced:
-            heartbeat.beat()
+        for each in serving.source.advertisements:
+            each.report_now(30)
 
 
 def test_the_nearest_are_read_from_also_those_that_come_later(fleet: Fleet, tmp_path: Path) -> None:

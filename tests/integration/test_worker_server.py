@@ -8,6 +8,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import grpc
@@ -29,6 +30,7 @@ from mx_artifacts.runtime.clock import FakeClock
 from mx_artifacts.wire.gen.model_express import p2p_pb2 as pb
 from mx_artifacts.wire.gen.model_express import p2p_pb2_grpc
 from mx_artifacts.worker.chunk_source import SlotChunkSource
+from mx_artifacts.worker.serving_settings import ServingSettings
 from mx_artifacts.worker.worker_server import WorkerServer
 from tests.support.artifacts import (
     CHUNK_SIZE,
@@ -304,20 +306,21 @@ def taken_port() -> Iterator[int]:
 
 def test_a_taken_port_is_left_or_named(taken_port: int, caplog: pytest.LogCaptureFixture) -> None:
     agent = new_agent("source")
-    strict = WorkerServer(agent, host="127.0.0.1", port=taken_port, strict_port=True)
+    here = ServingSettings(host="127.0.0.1", port=taken_port)
+    strict = WorkerServer(agent, replace(here, is_port_required=True))
     with pytest.raises(ConfigurationError, match=f":{taken_port}: .*in use") as caught:
         strict.start()
-    assert "--port" in caught.value.hint()
+    assert "MX_WORKER_GRPC_PORT" in caught.value.hint()
     strict.stop(0)
     with caplog.at_level(logging.WARNING):
         events: list[Event] = []
-        easy = WorkerServer(agent, host="127.0.0.1", port=taken_port, events=events.append)
+        easy = WorkerServer(agent, here, events=events.append)
         port = easy.start()
     assert port not in (0, taken_port)
     assert easy.endpoint == f"127.0.0.1:{port}"
     assert str(port) in caplog.text
     assert events == [WorkerPortChanged(taken_port, port)]
-    second = WorkerServer(agent, host="127.0.0.1", port=port, strict_port=True)
+    second = WorkerServer(agent, replace(here, port=port, is_port_required=True))
     with pytest.raises(ConfigurationError, match="in use"):  # no SO_REUSEPORT between workers
         second.start()
     for server in (second, easy):
@@ -327,10 +330,10 @@ def test_a_taken_port_is_left_or_named(taken_port: int, caplog: pytest.LogCaptur
 
 def test_an_address_that_is_not_ours_is_named() -> None:
     agent = new_agent("source")
-    server = WorkerServer(agent, host="192.0.2.1", port=0)
+    server = WorkerServer(agent, ServingSettings(host="192.0.2.1", port=0))
     with pytest.raises(ConfigurationError, match=r"192\.0\.2\.1") as caught:
         server.start()
-    assert "--host" in caught.value.hint()
+    assert "MX_WORKER_LISTEN" in caught.value.hint()
     server.stop(0)
     agent.close()
 

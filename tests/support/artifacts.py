@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import itertools
 import random
 import tempfile
@@ -11,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from mx_artifacts.compression import NONE
 from mx_artifacts.core.chunks import expected_chunks
 from mx_artifacts.core.digest import crc32c, crc32c_hex
 from mx_artifacts.core.identity import SourceType
@@ -24,6 +26,7 @@ from mx_artifacts.core.manifest import (
 from mx_artifacts.memory.buffers import Buffer, Bundle, FileBuffer
 from mx_artifacts.transport.base import Transport
 from mx_artifacts.transport.inproc import InprocTransport
+from mx_artifacts.worker.serving_settings import ServingSettings
 from mx_artifacts.worker.worker_server import WorkerServer
 
 SOURCE_ID = "3327fe19f6fa4e35"
@@ -108,6 +111,15 @@ def new_agent(role: str) -> InprocTransport:
     return InprocTransport(f"{role}-{next(_numbers)}")
 
 
+def served_locally(options: Mapping[str, Any]) -> tuple[ServingSettings, dict[str, Any]]:
+    """Return how to serve on a free port of the loopback, and the options that are others'."""
+    names = {each.name for each in dataclasses.fields(ServingSettings)}
+    own = {name: value for name, value in options.items() if name in names}
+    ports = {"port": 0, "stream_port": 0}
+    values: dict[str, Any] = {"host": "127.0.0.1", **ports, "compression": NONE, **own}
+    return ServingSettings(**values), {k: v for k, v in options.items() if k not in names}
+
+
 @contextlib.contextmanager
 def serving(
     artifact: SealedArtifact,
@@ -123,7 +135,8 @@ def serving(
     """
     in_files = Path(tempfile.gettempdir()) if slots else None
     agent = transport or new_agent("source")
-    server = WorkerServer(agent, host="127.0.0.1", port=0, **options)
+    settings, others = served_locally(options)
+    server = WorkerServer(agent, settings, **others)
     try:
         server.add_artifact(
             SOURCE_ID,

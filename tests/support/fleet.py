@@ -10,6 +10,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
+from mx_artifacts.artifacts.source.publisher_settings import PublisherSettings
 from mx_artifacts.artifacts.target.fetch_values import FetcherSettings, FetchResult
 from mx_artifacts.client.central import CentralClient
 from mx_artifacts.core.identity import SourceIdentity
@@ -17,7 +18,7 @@ from mx_artifacts.fetcher import ArtifactFetcher
 from mx_artifacts.identity.identify import probe_identity
 from mx_artifacts.kinds.registry import get_kind
 from mx_artifacts.observability.events import EventSink, ignore_events
-from mx_artifacts.publisher import ArtifactPublisher, PublisherSettings, PublishResult
+from mx_artifacts.publisher import ArtifactPublisher, PublishResult
 from mx_artifacts.server.app import ServerConfig
 from mx_artifacts.transfer.timing import DEFAULT_TIMING, TransferTiming
 from mx_artifacts.transport.base import Peer, PendingRead, Region, RemoteRange, Transport
@@ -51,11 +52,15 @@ class Fleet:
             "bundle_root": self.place / "sealed",
             "chunk_size_bytes": CHUNK_BYTES,
             "resident_budget_bytes": 1 << 30,
+            "port": 0,
+            "stream_port": 0,
             **settings,
         }
         return self._resources.enter_context(
             ArtifactPublisher(
-                client=self.client(), transport=agent, settings=PublisherSettings(**values)
+                client=self.client(),
+                transport=agent,
+                settings=PublisherSettings.from_environment(env={}, **values),
             )
         )
 
@@ -78,11 +83,13 @@ class Fleet:
             "bundle_root": self.place / "turns",
             "state_directory": self.place / "state",
             "resident_budget_bytes": 1 << 30,
+            "port": 0,
+            "stream_port": 0,
             **settings,
         }
         fetcher = ArtifactFetcher(
             client=self.client(),
-            settings=FetcherSettings(**values),
+            settings=FetcherSettings.from_environment(env={}, **values),
             transport_factory=transport,
             events=events,
             timing=timing,

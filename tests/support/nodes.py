@@ -35,7 +35,10 @@ def clean_environment(home: Path) -> dict[str, str]:
     """Return the environment of a node on which nobody has set anything of ours."""
     ours = {name for setting in settings.SETTINGS for name in setting.names}
     env = {name: value for name, value in os.environ.items() if name not in ours}
-    return env | {"HOME": str(home), "MX_WORKER_GRPC_PORT": "0", "MX_WORKER_STREAM_PORT": "0"}
+    # But that nothing waits for a server that will never be there, and ports are free.
+    ours_too = {"MX_WORKER_GRPC_PORT": "0", "MX_WORKER_STREAM_PORT": "0"}
+    ours_too["MX_PUBLISH_TIMEOUT_SECS"] = "0"
+    return env | {"HOME": str(home), **ours_too}
 
 
 def last_object(text: str) -> Any:

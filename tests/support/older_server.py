@@ -14,8 +14,8 @@ import grpc
 
 from mx_artifacts.core.identity import SourceIdentity, compute_mx_source_id
 from mx_artifacts.wire import convert
+from mx_artifacts.wire.gen.model_express import health_pb2, health_pb2_grpc, p2p_pb2_grpc
 from mx_artifacts.wire.gen.model_express import p2p_pb2 as pb
-from mx_artifacts.wire.gen.model_express import p2p_pb2_grpc
 
 
 @dataclass
@@ -93,11 +93,19 @@ class OlderServer(p2p_pb2_grpc.P2pServiceServicer):
         return pb.UpdateStatusResponse(success=record is not None)
 
 
+class _Health(health_pb2_grpc.HealthServiceServicer):
+    def GetHealth(
+        self, request: health_pb2.HealthRequest, context: grpc.ServicerContext
+    ) -> health_pb2.HealthResponse:
+        return health_pb2.HealthResponse(version="0", status="ok")
+
+
 @contextmanager
 def running_older_server(server: OlderServer) -> Iterator[OlderServer]:
     """Serve for the body; `address` is then where."""
     grpc_server = grpc.server(futures.ThreadPoolExecutor(8))
     p2p_pb2_grpc.add_P2pServiceServicer_to_server(server, grpc_server)
+    health_pb2_grpc.add_HealthServiceServicer_to_server(_Health(), grpc_server)
     server.address = f"127.0.0.1:{grpc_server.add_insecure_port('127.0.0.1:0')}"
     grpc_server.start()
     try:

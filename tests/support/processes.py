@@ -7,7 +7,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -67,13 +67,15 @@ class Service:
 
 
 @contextmanager
-def serving(*args: str, env: Mapping[str, str], logs: Path) -> Iterator[Service]:
+def serving(
+    *args: str, env: Mapping[str, str], logs: Path, command: Sequence[str] = COMMAND
+) -> Iterator[Service]:
     """Start a verb that serves, wait until it does, and end it with the block."""
     errors = logs / f"{args[0]}-{os.urandom(4).hex()}.err"
     with (
         errors.open("w") as stderr,
         subprocess.Popen(
-            [*COMMAND, *args, "--format", "jsonl"],
+            [*command, *args, "--format", "jsonl"],
             env=dict(env),
             stdout=subprocess.PIPE,
             stderr=stderr,

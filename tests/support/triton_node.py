@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import ExitStack
 from pathlib import Path
 
-from mx_artifacts.artifacts.source.publish import ServingLimits
+from mx_artifacts.artifacts.source.publisher_settings import PublisherSettings
 from mx_artifacts.artifacts.target.fetch_values import FetcherSettings
 from mx_artifacts.client.central import CentralClient
 from mx_artifacts.core.identity import SourceIdentity, SourceType
@@ -13,7 +13,7 @@ from mx_artifacts.core.sources import PodIdentity, SourceQuery, SourceStatus, Wo
 from mx_artifacts.errors import BackendUnavailableError
 from mx_artifacts.fetcher import ArtifactFetcher
 from mx_artifacts.kinds.registry import get_kind
-from mx_artifacts.publisher import ArtifactPublisher, PublisherSettings, PublishResult
+from mx_artifacts.publisher import ArtifactPublisher, PublishResult
 from tests.support.artifacts import new_agent
 from tests.support.triton_writer import write_group
 
@@ -67,10 +67,13 @@ class Node:
     def publisher(self, budget_bytes: int = 1 << 30) -> ArtifactPublisher:
         agent = new_agent("source")
         self._stack.callback(agent.close)
-        settings = PublisherSettings(
-            self._place / "bundles",
+        settings = PublisherSettings.from_environment(
+            env={},
+            bundle_root=self._place / "bundles",
             resident_budget_bytes=budget_bytes,
-            limits=ServingLimits(heartbeat_interval_seconds=BEAT_SECONDS),
+            publish_timeout_seconds=0,
+            port=0,
+            heartbeat_interval_seconds=BEAT_SECONDS,
         )
         publisher = ArtifactPublisher(client=self.client, transport=agent, settings=settings)
         return self._stack.enter_context(publisher)
@@ -79,7 +82,9 @@ class Node:
         return publisher.publish(TRITON, IDENTITY, {"": self.root}, also=[OTHER])
 
     def fetcher(self) -> ArtifactFetcher:
-        settings = FetcherSettings(self._place / "turns", state_directory=self._place / "state")
+        settings = FetcherSettings.from_environment(
+            env={}, bundle_root=self._place / "turns", state_directory=self._place / "state"
+        )
         return ArtifactFetcher(
             client=self.client, settings=settings, transport_factory=lambda: new_agent("target")
         )

@@ -27,6 +27,7 @@ from mx_artifacts.core.sources import (
 )
 from mx_artifacts.errors import (
     BackendUnavailableError,
+    ConfigurationError,
     NoSourceError,
     NoSpaceError,
     UnusablePlaceError,
@@ -94,7 +95,7 @@ def fetcher(clock: FakeClock, tmp_path: Path) -> Callable[..., ArtifactFetcher]:
         return ArtifactFetcher(
             client=cast(CentralClient, Server(clock, since, up)),
             transport_factory=no_transport,
-            settings=FetcherSettings(tmp_path),
+            settings=FetcherSettings.from_environment(env={}, bundle_root=tmp_path),
             clock=clock,
         )
 
@@ -203,7 +204,7 @@ def test_what_another_process_fetches_meanwhile_is_not_transferred(
     fetched = ArtifactFetcher(
         client=cast(CentralClient, Server(clock, {TRITON: 0.0})),
         transport_factory=no_transport,
-        settings=FetcherSettings(bundles),
+        settings=FetcherSettings.from_environment(env={}, bundle_root=bundles),
         events=events.append,
         clock=clock,
     ).fetch_and_install(kind, TRITON, {"": root})
@@ -250,3 +251,18 @@ def test_a_plan_says_that_there_is_no_room(
         fetcher({TRITON: 0.0}).plan(*args)
     with pytest.raises(NeedsTransportError):  # the install knows for certain
         fetcher({TRITON: 0.0}).fetch_and_install(*args)
+
+
+def test_the_transport_is_the_one_that_its_settings_name(
+    clock: FakeClock, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MX_TRANSPORT", "stream")
+    settings = FetcherSettings.from_environment(
+        env={"MX_TRANSPORT": "pigeon"}, bundle_root=tmp_path / "bundles"
+    )
+    client = cast(CentralClient, Server(clock, {TRITON: 0.0}))
+    with (
+        ArtifactFetcher(client=client, settings=settings, clock=clock) as fetcher,
+        pytest.raises(ConfigurationError, match="'pigeon'"),
+    ):
+        fetcher.fetch_and_install(get_kind("triton"), TRITON, {"": tmp_path / "root"})

@@ -7,6 +7,7 @@ import logging
 import pytest
 
 from mx_artifacts import parsing, settings
+from mx_artifacts.configuration import Setting
 from mx_artifacts.errors import ConfigurationError
 
 
@@ -54,6 +55,26 @@ def test_bad_addresses(text: str) -> None:
 
 def test_ipv6_addresses_are_accepted() -> None:
     assert parsing.parse_address("[::1]:8001") == "[::1]:8001"
+
+
+@pytest.mark.parametrize("text", ["fd00:66::1:8001", "::1:80", "a:b:80"])
+def test_an_ipv6_address_without_brackets_could_mean_two(text: str) -> None:
+    with pytest.raises(ValueError, match=r"brackets, such as \[fd00::1\]:8001"):
+        parsing.parse_address(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "host"),
+    [("a.b", "a.b"), (" 10.0.0.1 ", "10.0.0.1"), ("[FD00::1]", "fd00::1"), ("::", "::")],
+)
+def test_hosts(text: str, host: str) -> None:
+    assert parsing.parse_host(text) == host
+
+
+@pytest.mark.parametrize("text", ["", " ", "h:80", "http://h", "[h]", "a b", "10.0.0.1:80", "a,b"])
+def test_bad_hosts(text: str) -> None:
+    with pytest.raises(ValueError, match="without a port"):
+        parsing.parse_host(text)
 
 
 def test_an_invalid_chunk_size_warns_and_takes_the_default(
@@ -110,7 +131,7 @@ def test_a_bad_wait_is_refused(text: str) -> None:
 
 
 @pytest.mark.parametrize("setting", settings.SETTINGS, ids=lambda setting: setting.name)
-def test_no_setting_takes_what_the_wire_cannot_carry(setting: settings.Setting[object]) -> None:
+def test_no_setting_takes_what_the_wire_cannot_carry(setting: Setting[object]) -> None:
     if setting is settings.BUNDLE_ROOT or setting.name.endswith("_DIR"):
         return  # a path may be any bytes
     with pytest.raises(ConfigurationError, match=setting.name):

@@ -15,6 +15,7 @@ from mx_artifact_cli.outcomes import NodeUnfitError
 from mx_artifact_cli.output import Output
 from mx_artifact_cli.selection import ALL, SelectedKind, select_kinds
 from mx_artifacts import parsing, settings
+from mx_artifacts.configuration import SettingValues
 from mx_artifacts.node.environment import environment
 from mx_artifacts.runtime.clock import SYSTEM_CLOCK
 
@@ -92,7 +93,7 @@ def _checks(
     if transport == settings.NIXL:
         backend = settings.NIXL_BACKEND.read()
         yield network.check_nixl(backend, env, timeout_seconds=timeout_seconds)
-    if (backend := backend_url(settings.METADATA_BACKEND.read())) != MEMORY_URL:
+    if (backend := backend_url(SettingValues())) != MEMORY_URL:
         yield network.check_backend(backend)
     yield network.check_server(server, timeout_seconds=timeout_seconds)
 

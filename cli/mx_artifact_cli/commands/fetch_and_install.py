@@ -69,6 +69,7 @@ if TYPE_CHECKING:
     help="Serve what is fetched to others, from its first bytes on; stay to do so.",
 )
 @setting_option(settings.WORKER_HOST, "--host")
+@setting_option(settings.WORKER_LISTEN, "--listen")
 @setting_option(settings.WORKER_GRPC_PORT, "--port")
 @click.option(
     "--allow-other-root",
@@ -132,7 +133,7 @@ def command(
     """
     if seed and dry_run:
         raise ConfigurationError("--seed stands beside --dry-run, which fetches nothing to serve")
-    stray = [f"--{name}" for name in ("host", "port") if is_given(name)]
+    stray = [f"--{name}" for name in ("host", "listen", "port") if is_given(name)]
     if stray and not seed:
         raise ConfigurationError(
             f"{' and '.join(stray)} without --seed: nothing is served that could be reached there",
@@ -165,7 +166,9 @@ def command(
         transport_factory_of(early=not dry_run and will_transfer) as transport_factory,
         open_client(server) as client,
         progress(output) as events,
-        new_fetcher(client, fetching, events, transport_factory, server, seed=seed) as fetcher,
+        new_fetcher(
+            client, fetching, events, transport_factory, device=device, seed=seed
+        ) as fetcher,
     ):
         if ALL in kind_names and fetching["wait"]:
             identities = _known_identities(selected, identity_of)

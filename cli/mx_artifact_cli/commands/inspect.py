@@ -19,7 +19,6 @@ from mx_artifact_cli.connect import open_client
 from mx_artifact_cli.options import Verb, parsed_option
 from mx_artifact_cli.output import Output
 from mx_artifact_cli.text import count_of, format_bytes
-from mx_artifacts import settings
 from mx_artifacts.core.sources import SourceStatus
 from mx_artifacts.errors import BundleError, ConfigurationError, RecordNotFoundError
 from mx_artifacts.parsing import parse_address, parse_artifact_id, parse_text
@@ -156,13 +155,13 @@ def _announced(
 
 
 def _inspect_source(output: Output, endpoint: str, source_id: str, artifact_id: str) -> None:
+    from mx_artifacts.client.central import CALL_TIMEOUT_SECONDS
     from mx_artifacts.client.worker import WorkerClient
     from mx_artifacts.core.manifest import ArtifactRef
     from mx_artifacts.kinds.registry import name_of_type
     from mx_artifacts.transfer.artifact.source_claims import check_header, check_tables
 
-    timeout_seconds = settings.SOURCE_QUERY_TIMEOUT.read()
-    with WorkerClient(endpoint, timeout_seconds=timeout_seconds) as client:
+    with WorkerClient(endpoint, timeout_seconds=CALL_TIMEOUT_SECONDS) as client:
         artifact = ArtifactRef(source_id, artifact_id)
         header = client.header(artifact)
         chunk_count = check_header(header, artifact)

@@ -11,10 +11,9 @@ import click
 
 from mx_artifact_cli import options
 from mx_artifact_cli.connect import open_client
-from mx_artifact_cli.options import Verb, is_given, setting_option
+from mx_artifact_cli.options import Verb, setting_flags, setting_option
 from mx_artifact_cli.outcomes import KindsFailedError
 from mx_artifact_cli.output import Output
-from mx_artifact_cli.pod import own_pod
 from mx_artifact_cli.progress import progress
 from mx_artifact_cli.publish.publishing import Publishing, announce
 from mx_artifact_cli.selection import (
@@ -29,11 +28,11 @@ from mx_artifact_cli.signals import stop_request
 from mx_artifacts import parsing, settings
 from mx_artifacts.errors import ConfigurationError, ExitCode, MxArtifactsError
 from mx_artifacts.node.environment import environment
-from mx_artifacts.node.network import host_towards
 
 if TYPE_CHECKING:
+    from mx_artifacts.artifacts.source.publisher_settings import PublisherSettings
+    from mx_artifacts.artifacts.source.readiness import ReadinessSettings
     from mx_artifacts.identity.identify import ProbedIdentity
-    from mx_artifacts.publisher import PublisherSettings
 
 BOTH_PROFILES = ("strict", "reference")
 
@@ -49,7 +48,9 @@ BOTH_PROFILES = ("strict", "reference")
 @options.root_option
 @options.server_option
 @setting_option(settings.WORKER_HOST, "--host")
+@setting_option(settings.WORKER_LISTEN, "--listen")
 @setting_option(settings.WORKER_GRPC_PORT, "--port")
+@setting_option(settings.PUBLISH_TIMEOUT, "--publish-timeout")
 @options.worker_rank_option("Worker rank that is announced.", default="0")
 @options.node_rank_option("Node rank that is announced.", default="0")
 @options.accelerator_option
@@ -102,6 +103,8 @@ def command(
     SIGTERM or SIGHUP; then marks them stale and releases everything. Where several kinds are named
     and some fail, the others are served and the exit code is 3.
 
+    A central server that cannot be reached yet is waited for (--publish-timeout).
+
     With --ready-url it waits for the engine first, and with --settle until the roots do not change
     any more.
 
@@ -113,32 +116,40 @@ def command(
     wanted = select_kinds(kind_names, stated_roots, stated, framework)  # a wrong name need not wait
     if require_ranks is not None and not any(each.kind.rank_sets for each in wanted):
         raise ConfigurationError("--require-ranks fits no kind that --kind names")
-    ready_url = _ready_url(serving)
+    publishing, readiness = _settings(serving, device)
+    ready_url = readiness.url_on(publishing.node_rank)
     if ALL in kind_names and not (ready_url or serving["settle"] or follow):
         present_of(wanted, environment())
-    serving["host"] = serving["host"] or host_towards(server)
+    publishing.serving.check(server)
     with contextlib.ExitStack() as resources:
+        from mx_artifacts.artifacts.source.server_wait import ServerWait
+
+        events = resources.enter_context(progress(output))
         client = resources.enter_context(open_client(server))
-        client.health()  # before any byte is packed
+        wait = ServerWait(publishing.publish_timeout_seconds, events=events)
+        wait.call(client.health)  # before any byte is packed
         if follow:
-            _wait_for_engine(output, ready_url, serving)
+            _wait_for_engine(output, ready_url, readiness)
             selected = wanted
         else:
             selected = _when_ready(
-                output, ready_url, wanted, serving, only_present=ALL in kind_names
+                output,
+                ready_url,
+                readiness,
+                wanted,
+                settle_seconds=serving["settle"],
+                only_present=ALL in kind_names,
             )
         # After what needs no such imports.
         from mx_artifacts.publisher import ArtifactPublisher
         from mx_artifacts.transport.registry import open_transport
 
-        events = resources.enter_context(progress(output))
-        transport = resources.enter_context(contextlib.closing(open_transport()))
+        transport = resources.enter_context(
+            contextlib.closing(open_transport(publishing.serving.transport))
+        )
         publisher = resources.enter_context(
             ArtifactPublisher(
-                client=client,
-                transport=transport,
-                settings=_settings(serving),
-                events=events,
+                client=client, transport=transport, settings=publishing, events=events
             )
         )
 
@@ -148,22 +159,22 @@ def command(
                 for one in (BOTH_PROFILES if profile == "both" else (profile,))
             ]
 
-        publishing = Publishing(output, publisher, identities, accelerator, require_ranks)
+        kinds = Publishing(output, publisher, identities, accelerator, require_ranks)
         follower = None
         if follow:
             from mx_artifact_cli.publish.follow import PublishFollower
 
             follower = PublishFollower(
-                publishing,
+                kinds,
                 interval_seconds=follow_interval,
                 settle_seconds=serving["settle"] or 0.0,
-                patience_seconds=serving["ready_timeout"],
+                patience_seconds=readiness.timeout_seconds,
             )
         published: list[dict[str, Any]] = []
         failures: dict[str, MxArtifactsError] = {}
         for each in selected:
             try:
-                described = follower.add(each) if follower else publishing.publish(each)[1]
+                described = follower.add(each) if follower else kinds.publish(each)[1]
                 published += [described] if described else []
             except MxArtifactsError as error:
                 if len(selected) == 1:
@@ -176,7 +187,7 @@ def command(
             announce(
                 output,
                 server,
-                serving["host"],
+                publisher.start().settings,
                 published,
                 failures,
                 total=len(selected),
@@ -191,46 +202,51 @@ def command(
     context.exit(ExitCode.PARTIAL if failures else ExitCode.OK)
 
 
-def _ready_url(serving: Mapping[str, Any]) -> str:
-    """Return the URL to poll, or "" where none was given."""
-    if not serving["ready_url"]:
-        return ""
-    from mx_artifacts.artifacts.source.readiness import health_url
+def _settings(
+    serving: Mapping[str, Any], device: int
+) -> tuple[PublisherSettings, ReadinessSettings]:
+    """Return what options and environment say of publishing, and of the engine's readiness."""
+    from mx_artifacts.artifacts.source.publisher_settings import PublisherSettings
+    from mx_artifacts.artifacts.source.readiness import ReadinessSettings
 
-    return health_url(
-        serving["ready_url"],
+    flags = setting_flags()
+    publishing = PublisherSettings.from_environment(
+        flags=flags,
+        worker_rank=serving["worker_rank"],
         node_rank=serving["node_rank"],
-        head_address=serving["head_address"],
+        device_index=device,
     )
+    return publishing, ReadinessSettings.from_environment(flags=flags)
 
 
-def _wait_for_engine(output: Output, ready_url: str, serving: Mapping[str, Any]) -> None:
+def _wait_for_engine(output: Output, ready_url: str, readiness: ReadinessSettings) -> None:
     if ready_url:
         from mx_artifacts.artifacts.source.readiness import wait_until_ready
 
         output.note(f"waiting for {ready_url}")
-        wait_until_ready(ready_url, timeout_seconds=serving["ready_timeout"])
+        wait_until_ready(ready_url, timeout_seconds=readiness.timeout_seconds)
 
 
 def _when_ready(
     output: Output,
     ready_url: str,
+    readiness: ReadinessSettings,
     wanted: tuple[SelectedKind, ...],
-    serving: Mapping[str, Any],
     *,
+    settle_seconds: float | None,
     only_present: bool,
 ) -> tuple[SelectedKind, ...]:
     """Wait for the engine and its caches, then return those of `wanted` that are to be sealed."""
     env = environment()
-    _wait_for_engine(output, ready_url, serving)
-    if serving["settle"]:
+    _wait_for_engine(output, ready_url, readiness)
+    if settle_seconds:
         from mx_artifacts.artifacts.source.readiness import wait_until_settled
 
         output.note("waiting until the caches do not change any more")
         wait_until_settled(
             [(root, each.kind.pack) for each in wanted for root in each.roots(env).values()],
-            settle_seconds=serving["settle"],
-            timeout_seconds=serving["ready_timeout"],
+            settle_seconds=settle_seconds,
+            timeout_seconds=readiness.timeout_seconds,
         )
     if not only_present:
         return wanted
@@ -239,28 +255,3 @@ def _when_ready(
         if each not in present:
             output.note(f"{each.kind.name}: nothing to publish in {looked_at(each)}")
     return present
-
-
-def _settings(serving: Mapping[str, Any]) -> PublisherSettings:
-    from mx_artifacts.artifacts.source.publish import ServingLimits
-    from mx_artifacts.publisher import PublisherSettings
-
-    return PublisherSettings(
-        bundle_root=serving["bundle_root"],
-        host=serving["host"],
-        port=serving["port"],
-        # A port that someone chose may be open in a firewall; another one would not be.
-        strict_port=is_given("port") or settings.WORKER_GRPC_PORT.stated() is not None,
-        worker_rank=serving["worker_rank"],
-        node_rank=serving["node_rank"],
-        chunk_size_bytes=serving["chunk_size"],
-        lease_ttl_seconds=settings.LEASE_TTL.read(),
-        resident_budget_bytes=settings.RESIDENT_BUDGET.read(),
-        limits=ServingLimits(
-            slots=serving["slots"],
-            heartbeat_interval_seconds=settings.HEARTBEAT_INTERVAL.read(),
-        ),
-        pod=own_pod(),
-        max_bytes_per_second=serving["max_rate"],
-        compression=serving["compression"],
-    )

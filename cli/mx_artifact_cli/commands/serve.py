@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from mx_artifact_cli.options import Verb, parsed_option, setting_option
+from mx_artifact_cli.options import Verb, parsed_option, setting_flags, setting_option
 from mx_artifact_cli.output import Output
 from mx_artifact_cli.signals import on_stop_request
 from mx_artifacts import settings
@@ -26,32 +26,16 @@ from mx_artifacts.parsing import parse_integer, parse_text
 @setting_option(settings.REAPER_SCAN_INTERVAL, "--reaper-interval")
 @setting_option(settings.GC_TIMEOUT, "--gc-timeout")
 @click.pass_obj
-def command(
-    output: Output,
-    host: str,
-    port: int,
-    backend: str,
-    heartbeat_timeout: float,
-    reaper_interval: float,
-    gc_timeout: float,
-) -> None:
+def command(output: Output, /, host: str, port: int, **_of_settings: object) -> None:
     """Run the central server, which knows who serves what.
 
     It prints its address when it is ready and runs until SIGINT, SIGTERM or SIGHUP.
     """
     import asyncio  # here, since it takes longer than the rest of a command line's start
 
-    from mx_artifacts.metadata.registry import backend_url
     from mx_artifacts.server.app import ServerConfig, serve
 
-    config = ServerConfig(
-        host=host,
-        port=port,
-        backend_url=backend_url(backend),
-        heartbeat_timeout_seconds=heartbeat_timeout,
-        gc_timeout_seconds=gc_timeout,
-        reaper_scan_interval_seconds=reaper_interval,
-    )
+    config = ServerConfig.from_environment(flags=setting_flags(), host=host, port=port)
 
     def on_ready(address: str) -> None:
         output.line(address)

@@ -6,12 +6,11 @@ import contextlib
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from mx_artifact_cli.pod import own_pod
+from mx_artifact_cli.options import setting_flags
 from mx_artifact_cli.selection import SelectedKind
 from mx_artifacts import settings
 from mx_artifacts.errors import ConfigurationError
 from mx_artifacts.node.environment import environment
-from mx_artifacts.node.network import host_towards
 
 if TYPE_CHECKING:
     from mx_artifacts.artifacts.target.suitability import SourceWanted
@@ -33,16 +32,14 @@ def is_new_here(selected: SelectedKind) -> bool:
 
 
 @contextlib.contextmanager
-def transport_factory_of(*, early: bool) -> Iterator[Callable[[], Transport]]:
-    """Return what makes this process's transport.
+def transport_factory_of(*, early: bool) -> Iterator[Callable[[], Transport] | None]:
+    """Return what makes this process's transport; None: the fetcher, when it needs one.
 
     NIXL is opened `early`, while imports, probes and discovery take their time, where any source
     that is found is read from. Where none is, nobody waits for it or hears of its failure.
     """
     if not early or settings.TRANSPORT.read() != settings.NIXL:
-        from mx_artifacts.transport.registry import open_target_transport
-
-        yield open_target_transport
+        yield None
         return
     from mx_artifacts.transport.opening import OpeningTransport
 
@@ -54,9 +51,9 @@ def new_fetcher(
     client: CentralClient,
     fetching: Mapping[str, Any],
     events: EventSink,
-    transport_factory: Callable[[], Transport],
-    server: str,
+    transport_factory: Callable[[], Transport] | None,
     *,
+    device: int,
     seed: bool,
 ) -> ArtifactFetcher:
     """Return what fetches as the options of `fetch-and-install` say."""
@@ -65,20 +62,12 @@ def new_fetcher(
 
     return ArtifactFetcher(
         client=client,
-        settings=FetcherSettings(
-            bundle_root=fetching["bundle_root"],
-            timeout_seconds=fetching["timeout"],
-            max_inflight_chunks=settings.SLOTS.read(),
+        settings=FetcherSettings.from_environment(
+            flags=setting_flags(),
             lock_timeout_seconds=fetching["lock_timeout"],
-            durable=fetching["durable"] or settings.DURABLE.read(),
-            selector=settings.SOURCE_SELECTOR.read(),
-            max_bytes_per_second=fetching["max_rate"],
-            compression=fetching["compression"],
+            device_index=device,
             seed=seed,
-            host=fetching["host"] or (host_towards(server) if seed else ""),
-            port=fetching["port"],
-            pod=own_pod(),
-            heartbeat_interval_seconds=settings.HEARTBEAT_INTERVAL.read(),
+            durable=fetching["durable"] or settings.DURABLE.read(),
         ),
         transport_factory=transport_factory,
         events=events,

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from mx_artifacts.identity.identify import ProbedIdentity
     from mx_artifacts.kinds.base import RankSet
     from mx_artifacts.publisher import ArtifactPublisher, PublishResult
+    from mx_artifacts.worker.serving_settings import ServingSettings
 
 
 @dataclass(frozen=True)
@@ -132,7 +133,7 @@ def _uneven(ranks: RankSet) -> str:
 def announce(
     output: Output,
     server: str,
-    host: str,
+    serving: ServingSettings,
     published: Sequence[Mapping[str, Any]],
     failures: Mapping[str, MxArtifactsError],
     *,
@@ -141,15 +142,17 @@ def announce(
 ) -> None:
     """Say that everything is served; programs take this as the signal that it is.
 
-    `waited_for` are the kinds that are published later, of `total`.
+    `serving` has the addresses found out; `waited_for` are the kinds that are published later, of
+    `total`.
     """
-    from mx_artifacts.wire.listen import is_loopback
+    from mx_artifacts.node.network import is_loopback
 
+    is_local = is_loopback(serving.listen)
     if failures:
         output.error(KindsFailedError(failures, total=total))
-    if not is_loopback(host):
+    if not is_local:
         output.warn(
-            f"serving on {host}: anyone who reaches it can read these caches, "
+            f"serving on {serving.listen}: anyone who reaches it can read these caches, "
             "without authentication"
         )
     output.result(
@@ -160,5 +163,7 @@ def announce(
             "waited_for": waited_for,
         }
     )
-    where = " (this machine only; --host for others)" if is_loopback(host) else ""
-    output.note(f"serving on {host}{where} until SIGINT, SIGTERM or SIGHUP")
+    where = " (this machine only; --listen for others)" if is_local else ""
+    if serving.host != serving.listen:
+        where += f", announced as {serving.host},"
+    output.note(f"serving on {serving.listen}{where} until SIGINT, SIGTERM or SIGHUP")

@@ -6,75 +6,71 @@ has a part only, its record says INITIALIZING, which peers that know nothing of 
 
 from __future__ import annotations
 
-import uuid
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
+from functools import partial
 
 from mx_artifacts.artifacts.labels import own_labels
 from mx_artifacts.artifacts.protocol import ArtifactSourceEndpoint
-from mx_artifacts.artifacts.source.announcement import Announcement
-from mx_artifacts.artifacts.source.heartbeat import Heartbeat
-from mx_artifacts.artifacts.transport_labels import transport_labels
+from mx_artifacts.artifacts.seeding.seed import Seed
+from mx_artifacts.artifacts.seeding.seeding_receiver import SeedingReceiver
+from mx_artifacts.artifacts.source.advertisement import Advertisement
+from mx_artifacts.artifacts.source.source_worker import SourceWorker
+from mx_artifacts.artifacts.target.root_receiver import RootReceiver
 from mx_artifacts.bundle.index import BundleMap
-from mx_artifacts.bundle.spans import Span
-from mx_artifacts.client.central import CentralClient
 from mx_artifacts.core.identity import SourceIdentity
 from mx_artifacts.core.manifest import ArtifactManifest
-from mx_artifacts.core.sources import ArtifactSummary, PodIdentity, WorkerRecord
+from mx_artifacts.core.sources import ArtifactSummary
 from mx_artifacts.errors import MxArtifactsError, RegistrationError
 from mx_artifacts.memory.budget import BundleBudget
 from mx_artifacts.memory.buffers import Buffer, Bundle
 from mx_artifacts.observability.catalogue import SeedFailed
 from mx_artifacts.observability.events import EventSink
-from mx_artifacts.transport.base import Transport
 from mx_artifacts.worker.partial_chunk_source import PartialChunkSource
-from mx_artifacts.worker.worker_server import WorkerServer
-
-TELL_SECONDS = 2.0
-"""How long an install may wait until the central server knows that its seed is complete."""
 
 
 class Seeder:
-    """Serves what this process receives, one artifact of a source id at a time. One thread."""
+    """Serves what this process receives, one artifact of a source id at a time. One thread.
 
-    def __init__(
-        self,
-        client: CentralClient,
-        transport: Transport,
-        server: WorkerServer,
-        memory: BundleBudget,
-        pod: PodIdentity,
-        heartbeat_interval_seconds: float,
-        events: EventSink,
-        topology: Mapping[str, str],
-    ) -> None:
-        """`server` is started, and stopped by the caller after `close`.
+    It listens from when there is something to serve. `close` it.
+    """
 
-        `topology` has labels of where this node is.
-        """
-        self._client = client
-        self._transport = transport
-        self._server = server
-        self._memory = memory
-        self._pod = pod
-        self._heartbeat_interval_seconds = heartbeat_interval_seconds
+    def __init__(self, open_worker: Callable[[], SourceWorker], events: EventSink) -> None:
+        """Ask nobody yet. What `open_worker` returns is closed here."""
+        self._open_worker = open_worker
         self._events = events
-        self._topology = topology
-        self._worker_id = uuid.uuid4().hex[:8]
+        self._worker: SourceWorker | None = None
         self._seeds: dict[str, Seed] = {}
 
     @property
     def endpoint(self) -> str:
-        """Where it serves (host:port): nobody should read from itself."""
-        return self._server.endpoint
+        """Where it serves (host:port), "" while it does not: nobody should read from itself."""
+        return self._worker.server.endpoint if self._worker is not None else ""
 
     @property
     def is_serving(self) -> bool:
         """Whether it serves an artifact."""
         return bool(self._seeds)
 
+    def receiver(
+        self,
+        identity: SourceIdentity,
+        inner: RootReceiver | None,
+        source: ArtifactSourceEndpoint,
+    ) -> SeedingReceiver:
+        """Return what receives the artifact of `source`, serves it, and passes it on to `inner`.
+
+        Raises:
+            ConfigurationError: nothing can listen where the settings say.
+            TransportUnavailableError, BackendUnavailableError
+        """
+        if self._worker is None:
+            self._worker = self._open_worker()
+        return SeedingReceiver(inner, partial(self.begin, self._worker, identity, source))
+
     def begin(
         self,
+        worker: SourceWorker,
         identity: SourceIdentity,
         source: ArtifactSourceEndpoint,
         manifest: ArtifactManifest,
@@ -88,7 +84,7 @@ class Seeder:
         self.end(source.mx_source_id)
         with ExitStack() as on_failure:
             try:
-                seed = self._serve(identity, source, manifest, maps, on_failure)
+                seed = self._serve(worker, identity, source, manifest, maps, on_failure)
             except MxArtifactsError as error:
                 self._events(SeedFailed(error))
                 return None
@@ -98,6 +94,7 @@ class Seeder:
 
     def _serve(
         self,
+        worker: SourceWorker,
         identity: SourceIdentity,
         source: ArtifactSourceEndpoint,
         manifest: ArtifactManifest,
@@ -105,57 +102,38 @@ class Seeder:
         undo: ExitStack,
     ) -> Seed:
         artifact_id, mx_source_id = manifest.artifact_id, source.mx_source_id
-        bundles = self._allocate(manifest, undo)
-        growing = PartialChunkSource(self._transport, bundles)
+        bundles = self._allocate(worker.memory, manifest, undo)
+        growing = PartialChunkSource(worker.transport, bundles)
         undo.callback(growing.close)
         indexes = {index: each.index for index, each in maps.items()}
-        self._server.add_source(mx_source_id, artifact_id, manifest, growing, indexes)
-        undo.callback(self._server.remove_artifact, mx_source_id, artifact_id)
+        worker.server.add_source(mx_source_id, artifact_id, manifest, growing, indexes)
+        undo.callback(worker.server.remove_artifact, mx_source_id, artifact_id)
         seed = Seed(growing, bundles, maps)
-        record = WorkerRecord(
-            worker_rank=source.worker_rank,
-            agent_name=self._transport.agent_name,
-            worker_grpc_endpoint=self._server.endpoint,
-            accelerator=source.accelerator,
-            topology={
-                **self._topology,
-                **own_labels(source.topology),
-                **transport_labels(self._transport.names()),
-            },
-            artifact=ArtifactSummary(
+        record = worker.record(
+            ArtifactSummary(
                 artifact_id,
                 manifest.total_size,
                 len(manifest.files),
                 len(manifest.chunks),
                 source.node_rank,
             ),
-        )
-        announcement = Announcement(
-            self._client,
-            identity,
-            record,
-            self._worker_id,
-            self._pod,
-            self._server.rename_source,
-        )
-        seed.heartbeat = Heartbeat(
-            announcement,
-            publish=announcement.publish,
-            worker_id=self._worker_id,
             worker_rank=source.worker_rank,
-            interval_seconds=self._heartbeat_interval_seconds,
-            healthy=self._server.is_healthy,
-            ready=lambda: seed.is_complete,
-            load=self._server.load,
+            accelerator=source.accelerator,
+            labels=own_labels(source.topology),
         )
-        undo.callback(seed.heartbeat.stop)
-        seed.heartbeat.start()
+        seed.advertisement = Advertisement(
+            identity, record, worker, is_complete=lambda: seed.is_complete
+        )
+        undo.callback(seed.advertisement.stop)
+        seed.advertisement.start()
         return seed
 
-    def _allocate(self, manifest: ArtifactManifest, undo: ExitStack) -> list[Bundle]:
+    def _allocate(
+        self, memory: BundleBudget, manifest: ArtifactManifest, undo: ExitStack
+    ) -> list[Bundle]:
         bundles: list[Bundle] = []
         for file in manifest.files:
-            bundle = self._memory.allocate(max(1, file.size))
+            bundle = memory.allocate(max(1, file.size))
             undo.callback(bundle.close)
             if not isinstance(bundle, Buffer):
                 raise RegistrationError(
@@ -173,45 +151,9 @@ class Seeder:
             seed.close()
 
     def close(self) -> None:
-        """Serve nothing more. Idempotent."""
-        for mx_source_id in list(self._seeds):
-            self.end(mx_source_id)
-
-
-class Seed:
-    """One artifact, served as far as it has come. Any thread."""
-
-    def __init__(
-        self, growing: PartialChunkSource, bundles: list[Bundle], maps: Mapping[int, BundleMap]
-    ) -> None:
-        """Write the headers, which with a map do not come with the spans."""
-        self._growing = growing
-        self._views = [bundle.view for bundle in bundles]
-        self.is_complete = False
-        self.heartbeat: Heartbeat
-        self.undo = ExitStack()
-        for index, bundle_map in maps.items():
-            for start, header in bundle_map.headers():
-                self._views[index][start : start + len(header)] = header
-
-    def took(self, span: Span, data: memoryview, covered: tuple[int, int]) -> None:
-        """Take what was verified; others may read all that is `covered` (from, up to) from here on.
-
-        That is the span and the headers and zeros around it, so that chunks become whole.
-        """
-        view = self._views[span.file_index]
-        if span.chunk is not None:
-            view[span.offset : span.end] = data
-        for part in span.parts:
-            view[part.offset : part.offset + part.length] = span.content_of(part, data)
-        self._growing.arrived(span.file_index, *covered)
-
-    def complete(self) -> None:
-        """Hear that all was taken; peers that know nothing of parts may come."""
-        self._growing.complete()
-        self.is_complete = True
-        self.heartbeat.beat_now(TELL_SECONDS)
-
-    def close(self) -> None:
-        """Serve it no more; its memory goes with the last lease. Idempotent."""
-        self.undo.close()
+        """Serve nothing more, and let readers finish. Idempotent."""
+        worker, self._worker = self._worker, None
+        if worker is not None and worker.is_of_this_process:
+            for mx_source_id in list(self._seeds):
+                self.end(mx_source_id)
+            worker.close()

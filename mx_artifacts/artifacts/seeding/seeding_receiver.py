@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from mx_artifacts.artifacts.seeding.seeder import Seed
+from mx_artifacts.artifacts.seeding.seed import Seed
 from mx_artifacts.artifacts.target.root_receiver import RootReceiver
 from mx_artifacts.bundle.index import BundleMap
 from mx_artifacts.bundle.spans import Part, Span, parts_of, span_of_chunk, spans_of

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable
 from typing import Protocol
 
 from mx_artifacts.core.sources import SourceStatus
@@ -13,66 +12,33 @@ from mx_artifacts.errors import MxArtifactsError
 logger = logging.getLogger(__name__)
 
 
-class StatusClient(Protocol):
-    """What a heartbeat needs of the central server; `CentralClient` has it."""
+class ReportedRecord(Protocol):
+    """A record that a heartbeat keeps alive; `Advertisement` is one."""
 
-    def update_status(
-        self,
-        mx_source_id: str,
-        worker_id: str,
-        worker_rank: int,
-        status: SourceStatus,
-        source_load: float | None = None,
-    ) -> bool: ...
+    def status(self) -> SourceStatus:
+        """Return the status that it should have now. Quick; raises nothing."""
+        ...
 
+    def publish(self) -> None:
+        """Store the whole record as INITIALIZING."""
+        ...
 
-def always() -> bool:
-    """Be so from the start."""
-    return True
-
-
-def unknown() -> float | None:
-    """Report no load."""
-    return None
+    def report(self, status: SourceStatus) -> bool:
+        """Tell the server the status; return False when it has no such record."""
+        ...
 
 
 class Heartbeat:
-    """A thread that reports one worker: READY while `healthy()`, STALE while not, and at the end.
-
-    Until it is `ready()`, it is INITIALIZING instead of READY.
+    """A thread that reports on one record until the end, when it reports STALE.
 
     An unreachable server is waited for, with one warning for each outage.
     """
 
-    def __init__(
-        self,
-        client: StatusClient,
-        *,
-        publish: Callable[[], str],
-        worker_id: str,
-        worker_rank: int,
-        interval_seconds: float,
-        healthy: Callable[[], bool],
-        ready: Callable[[], bool] = always,
-        load: Callable[[], float | None] = unknown,
-    ) -> None:
-        """Report nothing yet.
-
-        Args:
-            publish: stores the whole record as INITIALIZING, under the same `worker_id` each
-                time, and returns its mx_source_id.
-            healthy, ready: asked before each beat; must be quick and must not raise.
-            load: likewise; 0 (idle) to 1 (full), or None.
-        """
-        self._client = client
-        self._publish = publish
-        self._worker_id = worker_id
-        self._worker_rank = worker_rank
+    def __init__(self, record: ReportedRecord, interval_seconds: float) -> None:
+        """Report nothing yet."""
+        self._record = record
         self._interval_seconds = interval_seconds
-        self._healthy = healthy
-        self._ready = ready
-        self._load = load
-        self._mx_source_id: str | None = None
+        self._is_published = False
         self._status = SourceStatus.UNKNOWN
         self._in_outage = False
         self._stopping = False
@@ -86,7 +52,7 @@ class Heartbeat:
         After an error nothing runs, and it may be called again.
 
         Raises:
-            BackendUnavailableError, and whatever `publish` raises.
+            BackendUnavailableError, and whatever `ReportedRecord.publish` raises.
         """
         self._report()
         self._thread.start()
@@ -110,19 +76,28 @@ class Heartbeat:
         self._wake.set()
         self._has_beaten.wait(timeout_seconds)
 
-    def stop(self) -> None:
-        """End the thread and mark the record STALE, if the server can be reached. Idempotent."""
+    def request_stop(self) -> None:
+        """Let the thread end, and wait for nothing; `stop` does the rest."""
         self._stopping = True
         self._wake.set()
+
+    def stop(self, *, tell_server: bool = True) -> bool:
+        """End the thread, and report STALE unless `tell_server` is false. Idempotent.
+
+        Return False where the server could not be told.
+        """
+        self.request_stop()
         if self._thread.is_alive():
             self._thread.join()
-        mx_source_id, self._mx_source_id = self._mx_source_id, None
-        if mx_source_id is None:
-            return
+        was_published, self._is_published = self._is_published, False
+        if not (was_published and tell_server):
+            return True
         try:
-            self._update(mx_source_id, SourceStatus.STALE)
+            self._record.report(SourceStatus.STALE)
         except MxArtifactsError as error:
             logger.warning("could not mark this source STALE; the server will notice: %s", error)
+            return False
+        return True
 
     def _run(self) -> None:
         while True:
@@ -138,21 +113,18 @@ class Heartbeat:
                 self._has_beaten.set()
 
     def _report(self) -> None:
-        status = SourceStatus.READY if self._ready() else SourceStatus.INITIALIZING
-        if not self._healthy():
-            status = SourceStatus.STALE
+        status = self._record.status()
         if SourceStatus.STALE in (status, self._status) and status is not self._status:
             logger.warning("this source is now %s", status.name)
         self._status = status
-        if self._mx_source_id is None:
-            self._mx_source_id = self._publish()
-        if not self._update(self._mx_source_id, status):
+        if not self._is_published:
+            self._publish()
+        if not self._record.report(status):
             # The server or its backend came back empty (a restart, a flush).
             logger.warning("the central server has lost this source's record; publishing it again")
-            self._mx_source_id = self._publish()
-            self._update(self._mx_source_id, status)
+            self._publish()
+            self._record.report(status)
 
-    def _update(self, mx_source_id: str, status: SourceStatus) -> bool:
-        return self._client.update_status(
-            mx_source_id, self._worker_id, self._worker_rank, status, self._load()
-        )
+    def _publish(self) -> None:
+        self._record.publish()
+        self._is_published = True

@@ -1,4 +1,4 @@
-"""Announce a sealed artifact and keep it served and alive until it is stopped."""
+"""Advertise a sealed artifact and keep it served and alive until it is stopped."""
 
 from __future__ import annotations
 
@@ -8,43 +8,24 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 from mx_artifacts.artifacts.protocol import ArtifactBundle
-from mx_artifacts.artifacts.source.announcement import Announcement
-from mx_artifacts.artifacts.source.heartbeat import Heartbeat
-from mx_artifacts.artifacts.transport_labels import transport_labels
-from mx_artifacts.client.central import CentralClient
+from mx_artifacts.artifacts.source.advertisement import Advertisement
+from mx_artifacts.artifacts.source.source_worker import SourceWorker
 from mx_artifacts.core.identity import SourceIdentity, compute_mx_source_id
-from mx_artifacts.core.sources import PodIdentity, SourceStatus, WorkerRecord
 from mx_artifacts.errors import ConfigurationError, MxArtifactsError
-from mx_artifacts.transport.base import Transport
-from mx_artifacts.worker.worker_server import WorkerServer
 
-
-@dataclass(frozen=True)
-class ServingLimits:
-    """What serving one artifact may cost. Times in seconds, memory in bytes.
-
-    An artifact that does not lie in memory is served through `slots` registered buffers of one
-    chunk each.
-    """
-
-    slots: int = 4
-    heartbeat_interval_seconds: float = 30.0
-
-
-DEFAULT_LIMITS = ServingLimits()
+NO_LABELS: Mapping[str, str] = MappingProxyType({})
 
 
 @dataclass(frozen=True)
 class PublishedArtifactSource:
-    """An artifact that is announced and served. `stop` it, or its memory stays registered.
+    """An artifact that is advertised and served. `stop` it, or its memory stays registered.
 
-    `announced` are its announcements, under its own identity first, each with its heartbeat.
+    `advertisements` are those under each of its identities, its own first.
     """
 
-    worker_id: str
+    worker: SourceWorker
     bundle: ArtifactBundle
-    worker_server: WorkerServer
-    announced: tuple[tuple[Announcement, Heartbeat], ...]
+    advertisements: tuple[Advertisement, ...]
 
     @property
     def mx_source_id(self) -> str:
@@ -53,8 +34,8 @@ class PublishedArtifactSource:
 
     @property
     def source_ids(self) -> tuple[str, ...]:
-        """The ids of all identities that it is announced under."""
-        return tuple(announcement.mx_source_id for announcement, _ in self.announced)
+        """The ids of all identities that it is advertised under."""
+        return tuple(each.mx_source_id for each in self.advertisements)
 
     @property
     def artifact_id(self) -> str:
@@ -62,37 +43,41 @@ class PublishedArtifactSource:
         return self.bundle.artifact_id
 
     @property
+    def worker_id(self) -> str:
+        """The worker's id at the central server."""
+        return self.worker.worker_id
+
+    @property
     def worker_grpc_endpoint(self) -> str:
-        """Where it is served, host:port."""
-        return self.worker_server.endpoint
+        """Where targets are told to connect to, host:port."""
+        return self.worker.server.endpoint
 
     def stop(self) -> None:
-        """Mark STALE and serve no more; memory goes with the last lease. Idempotent."""
-        for announcement, heartbeat in self.announced:
-            heartbeat.stop()
-            self.worker_server.remove_artifact(announcement.mx_source_id, self.artifact_id)
+        """Mark STALE and serve no more; memory goes with the last lease. Idempotent.
+
+        In a child of fork nothing happens.
+        """
+        if not self.worker.is_of_this_process:
+            return
+        for each in self.advertisements:
+            each.stop()
+        _remove(self.worker, self.source_ids, self.bundle)
 
 
 def publish_artifact_source(
-    client: CentralClient,
+    worker: SourceWorker,
     bundle: ArtifactBundle,
     identity: SourceIdentity,
-    transport: Transport,
-    worker_id: str,
     *,
-    worker_server: WorkerServer,
-    worker_rank: int = 0,
-    node_rank: int = 0,
-    accelerator: str = "",
-    pod: PodIdentity | None = None,
-    topology: Mapping[str, str] = MappingProxyType({}),
-    limits: ServingLimits = DEFAULT_LIMITS,
     also: Sequence[SourceIdentity] = (),
+    accelerator: str = "",
+    labels: Mapping[str, str] = NO_LABELS,
 ) -> PublishedArtifactSource:
-    """Serve `bundle` on `worker_server` (started by the caller), announce it, keep it alive.
+    """Serve `bundle` from `worker`, advertise it and keep it alive until it is stopped.
 
-    It is announced under `identity` and under each of `also`, from one registered memory.
-    `topology` has labels of the source: where it is, and those that `root_labels` makes.
+    It is advertised under `identity` and under each of `also`, from one registered memory.
+    `labels` are of this source alone, such as those that `root_labels` makes; where this node is
+    comes from the worker's settings.
 
     The returned source owns `bundle`; when this raises, the caller still does.
     Memory and tables are registered before the record exists, so that whoever finds the source
@@ -107,59 +92,36 @@ def publish_artifact_source(
         raise ConfigurationError(
             "an identity without model name cannot be published", hint="give the model with --model"
         )
-    mx_source_id = compute_mx_source_id(identity)
-    worker_server.add_artifact(
-        mx_source_id,
-        bundle.artifact_id,
-        bundle.manifest,
-        bundle.bundles,
-        slots=limits.slots,
-        indexes=bundle.index_by_file(),
-    )
-    record = WorkerRecord(
-        worker_rank=worker_rank,
-        status=SourceStatus.INITIALIZING,
-        agent_name=transport.agent_name,
-        worker_grpc_endpoint=worker_server.endpoint,
+    own_id = compute_mx_source_id(identity)
+    identities = {compute_mx_source_id(each): each for each in (identity, *also)}
+    record = worker.record(
+        bundle.summary(worker.node_rank),
+        worker_rank=worker.worker_rank,
         accelerator=accelerator,
-        topology={**topology, **transport_labels(transport.names())},
-        artifact=bundle.summary(node_rank),
+        labels=labels,
     )
-    announced: dict[str, tuple[Announcement, Heartbeat]] = {}
+    _serve(worker, own_id, bundle)
+    advertisements: list[Advertisement] = []
     try:
-        for each in (identity, *also):
-            announcement = Announcement(
-                client, each, record, worker_id, pod or PodIdentity(), worker_server.rename_source
-            )
-            served_as = announcement.mx_source_id
-            if served_as in announced:
-                continue
-            if announced:
-                first, _ = announced[mx_source_id]  # whose id may be the server's by now
-                worker_server.add_alias(served_as, first.mx_source_id, bundle.artifact_id)
-            heartbeat = Heartbeat(
-                announcement,
-                publish=announcement.publish,
-                worker_id=worker_id,
-                worker_rank=worker_rank,
-                interval_seconds=limits.heartbeat_interval_seconds,
-                healthy=worker_server.is_healthy,
-                load=worker_server.load,
-            )
-            announced[served_as] = announcement, heartbeat
-            heartbeat.start()
+        for mx_source_id, each in identities.items():
+            if advertisements:  # the first of which may go by the server's id by now
+                first_id = advertisements[0].mx_source_id
+                worker.server.add_alias(mx_source_id, first_id, bundle.artifact_id)
+            advertisements.append(Advertisement(each, record, worker))
+            advertisements[-1].start()
     except BaseException:
-        for announcement, heartbeat in announced.values():
-            heartbeat.stop()
-            worker_server.remove_artifact(announcement.mx_source_id, bundle.artifact_id)
+        for advertisement in advertisements:
+            advertisement.stop()
+        ids = [*identities, *(each.mx_source_id for each in advertisements)]
+        _remove(worker, ids, bundle)
         raise
-    return PublishedArtifactSource(worker_id, bundle, worker_server, tuple(announced.values()))
+    return PublishedArtifactSource(worker, bundle, tuple(advertisements))
 
 
 def replace_artifact(
-    source: PublishedArtifactSource, bundle: ArtifactBundle, *, slots: int, node_rank: int = 0
+    source: PublishedArtifactSource, bundle: ArtifactBundle
 ) -> PublishedArtifactSource:
-    """Serve and announce `bundle`, another artifact, in the place of what `source` does.
+    """Serve and advertise `bundle`, another artifact, in the place of what `source` does.
 
     Who looks for sources finds the old one or the new. What is leased of the old one stays
     until its lease ends. `bundle` is owned here, also when this raises.
@@ -167,34 +129,38 @@ def replace_artifact(
     Raises:
         MetadataError, RemoteError, RegistrationError: `source` serves on what it served.
     """
-    server, source_ids = source.worker_server, source.source_ids
+    worker, source_ids = source.worker, source.source_ids
     try:
-        server.add_artifact(
-            source.mx_source_id,
-            bundle.artifact_id,
-            bundle.manifest,
-            bundle.bundles,
-            slots=slots,
-            indexes=bundle.index_by_file(),
-        )
+        _serve(worker, source.mx_source_id, bundle)
     except BaseException:
         bundle.close()
         raise
     try:
         for alias in source_ids[1:]:
-            server.add_alias(alias, source.mx_source_id, bundle.artifact_id)
-        for announcement, _ in source.announced:
-            announcement.change(bundle.summary(node_rank))
+            worker.server.add_alias(alias, source.mx_source_id, bundle.artifact_id)
+        for each in source.advertisements:
+            each.change(bundle.summary(worker.node_rank))
     except BaseException:
-        for announcement, _ in source.announced:
+        for each in source.advertisements:
             with suppress(MxArtifactsError):  # then the next beat does it
-                announcement.change(source.bundle.summary(node_rank))
-        _remove(server, source_ids, bundle)
+                each.change(source.bundle.summary(worker.node_rank))
+        _remove(worker, source_ids, bundle)
         raise
-    _remove(server, source_ids, source.bundle)
+    _remove(worker, source_ids, source.bundle)
     return replace(source, bundle=bundle)
 
 
-def _remove(server: WorkerServer, source_ids: Sequence[str], bundle: ArtifactBundle) -> None:
+def _serve(worker: SourceWorker, mx_source_id: str, bundle: ArtifactBundle) -> None:
+    worker.server.add_artifact(
+        mx_source_id,
+        bundle.artifact_id,
+        bundle.manifest,
+        bundle.bundles,
+        slots=worker.settings.slots,
+        indexes=bundle.index_by_file(),
+    )
+
+
+def _remove(worker: SourceWorker, source_ids: Sequence[str], bundle: ArtifactBundle) -> None:
     for mx_source_id in source_ids:
-        server.remove_artifact(mx_source_id, bundle.artifact_id)
+        worker.server.remove_artifact(mx_source_id, bundle.artifact_id)

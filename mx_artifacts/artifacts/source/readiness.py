@@ -7,7 +7,6 @@ engine has compiled what the next node will need.
 from __future__ import annotations
 
 import http.client
-import ipaddress
 import urllib.error
 import urllib.request
 from collections.abc import Iterable
@@ -16,14 +15,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import SplitResult, urlsplit, urlunsplit
 
+from mx_artifacts import settings
 from mx_artifacts.bundle.rules import PackRules
 from mx_artifacts.bundle.tree import scan_tree
+from mx_artifacts.configuration import EnvironmentSettings, from_setting
 from mx_artifacts.errors import (
     ConfigurationError,
     EngineNotReadyError,
     NothingToPublishError,
     SourceChangedError,
 )
+from mx_artifacts.node.network import is_loopback, is_unspecified
 from mx_artifacts.runtime.clock import SYSTEM_CLOCK, Clock
 
 POLL_SECONDS = 2.0
@@ -38,6 +40,27 @@ class RootsSignature:
     file_count: int
     content_bytes: int
     newest_mtime_ns: int
+
+
+@dataclass(frozen=True)
+class ReadinessSettings(EnvironmentSettings):
+    """Where an engine says that it is ready, and how long to wait until it does.
+
+    Attributes:
+        url: of its health page; "": it is not asked.
+        head_address: of the head node, whose engine answers for the others'.
+        timeout_seconds: for the engine to become ready, and for its caches to settle.
+    """
+
+    url: str = from_setting(settings.READY_URL)
+    head_address: str = from_setting(settings.HEAD_ADDRESS)
+    timeout_seconds: float = from_setting(settings.READY_TIMEOUT)
+
+    def url_on(self, node_rank: int) -> str:
+        """Return the URL to poll on that node, "" where none was stated; as `health_url`."""
+        if not self.url:
+            return ""
+        return health_url(self.url, node_rank=node_rank, head_address=self.head_address)
 
 
 def health_url(url: str, *, node_rank: int = 0, head_address: str = "") -> str:
@@ -59,7 +82,7 @@ def health_url(url: str, *, node_rank: int = 0, head_address: str = "") -> str:
             f"the engine's health URL is {url!r}, but should begin with http:// or https://",
             hint="give for example --ready-url http://127.0.0.1:8000/health",
         )
-    if node_rank == 0 or not _is_loopback(host):
+    if node_rank == 0 or not (is_loopback(host) or is_unspecified(host)):
         return url
     if not head_address:
         raise ConfigurationError(
@@ -69,15 +92,6 @@ def health_url(url: str, *, node_rank: int = 0, head_address: str = "") -> str:
     head = head_address.strip("[]")
     netloc = f"[{head}]" if ":" in head else head
     return urlunsplit(parts._replace(netloc=netloc if port is None else f"{netloc}:{port}"))
-
-
-def _is_loopback(host: str) -> bool:
-    if host.lower() == "localhost":
-        return True
-    with suppress(ValueError):
-        address = ipaddress.ip_address(host)
-        return address.is_loopback or address.is_unspecified
-    return False
 
 
 def wait_until_ready(url: str, *, timeout_seconds: float, clock: Clock = SYSTEM_CLOCK) -> None:

@@ -14,9 +14,15 @@ from mx_artifacts.artifacts.target.suitability import SourceWanted, Target, Verd
 from mx_artifacts.client.central import CentralClient
 from mx_artifacts.core.identity import SourceIdentity
 from mx_artifacts.core.sources import SourceQuery, SourceRef, SourceStatus, StoredWorker
-from mx_artifacts.errors import IncompatibleSourceError, MxArtifactsError, NoSourceError
+from mx_artifacts.errors import (
+    BackendUnavailableError,
+    IncompatibleSourceError,
+    MxArtifactsError,
+    NoSourceError,
+)
 from mx_artifacts.install.quarantine import Quarantine
 from mx_artifacts.kinds.registry import kind_name_of
+from mx_artifacts.runtime.deadline import Deadline
 
 OrderCandidates = Callable[[Sequence[SourceRef]], Sequence[SourceRef]]
 
@@ -27,6 +33,7 @@ def candidate_sources(
     *,
     order: OrderCandidates | None = None,
     known: KnownIdentities | None = None,
+    deadline: Deadline | None = None,
 ) -> Iterator[ArtifactSourceEndpoint]:
     """Yield the sources that fit `target`, each record read only when its source is asked for.
 
@@ -38,6 +45,7 @@ def candidate_sources(
         order: puts sources in the order in which they are yielded; default: the policy of
             MX_P2P_SOURCE_SELECTOR.
         known: identities by source id, kept by a caller that asks again and again.
+        deadline: after which no further record is asked for.
 
     Raises:
         NoSourceError: nobody serves this model and kind.
@@ -57,6 +65,14 @@ def candidate_sources(
     records = RecordReader(client)
     found = False
     for ref in (order or order_of_settings())(usable):
+        if deadline is not None and deadline.passed:
+            if found:
+                return
+            raise BackendUnavailableError(
+                f"after {deadline.budget_seconds:g} s the central server had named no source of "
+                f"model {target.identity.model_name!r} that fits",
+                hint="allow more with MX_SOURCE_QUERY_TIMEOUT, or see what slows the server down",
+            )
         try:
             stored = records.read(ref)
         except MxArtifactsError:

@@ -2,68 +2,46 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from mx_artifacts import settings
 from mx_artifacts.artifacts.protocol import DEFAULT_LOCK_TIMEOUT_SECONDS, ArtifactSourceEndpoint
-from mx_artifacts.core.sources import PodIdentity
+from mx_artifacts.configuration import EnvironmentSettings, from_setting, nested
 from mx_artifacts.errors import MxArtifactsError
 from mx_artifacts.install.base import InstallReport
-from mx_artifacts.settings import (
-    BUNDLE_ROOT,
-    COMPRESSION,
-    DURABLE,
-    RESIDENT_BUDGET,
-    STATE_DIR,
-    TOPOLOGY,
-    TOPOLOGY_LEVELS,
-    WORKER_STREAM_PORT,
-)
+from mx_artifacts.worker.serving_settings import ServingSettings
 
 
 @dataclass(frozen=True)
-class FetcherSettings:
+class FetcherSettings(EnvironmentSettings):
     """How a fetcher fetches.
 
     Attributes:
-        bundle_root: where processes of this node take turns; default: MX_ARTIFACT_BUNDLE_ROOT.
-        timeout_seconds: budget for receiving one artifact, from all its sources.
-        max_inflight_chunks: chunks that are read at once at most, each in a registered buffer;
-            where nothing is waited for (one host, in memory), as many as there are cores.
+        serving: how seeds are served; of it `bundle_root`, `slots` (the reads at once),
+            `max_bytes_per_second`, `compression` and `topology` hold for what is fetched too.
+            Where nothing is waited for (one host, in memory), there are as many reads as cores.
+        timeout_seconds: budget of a transfer, from all sources of an artifact.
+        query_timeout_seconds: after which a discovery asks for no further record; None: no bound.
         lock_timeout_seconds: how long to wait for another installer of the same root, both
             before the transfer and before the install.
-        selector: in which order sources are tried; see `transfer.select.ordering`.
-        topology: labels of where this node is; seeds state them. `topology_levels` are those that
-            count in the selection, the broadest first.
+        selector: in which order sources are tried; see `source_order.ordering`.
+        topology_levels: labels that count in the selection, the broadest first.
         state_directory: where this node's quarantine is.
         durable: wait until what is installed is on the disk.
-        max_bytes_per_second: taken by each transfer, and given away by seeds; None: any number.
-        compression: "auto", "zstd" or "none", of each transfer; seeds compress for whoever asks,
-            unless it is "none".
         seed: serve what is received, from its first bytes on and until `close`.
-        host, port, stream_port, pod, resident_budget_bytes, heartbeat_interval_seconds: of seeds;
-            as in `PublisherSettings`.
     """
 
-    bundle_root: Path = field(default_factory=BUNDLE_ROOT.read)
-    timeout_seconds: float = 300.0
-    max_inflight_chunks: int = 4
+    serving: ServingSettings = nested(ServingSettings)
+    timeout_seconds: float = from_setting(settings.TRANSFER_TIMEOUT)
+    query_timeout_seconds: float | None = from_setting(settings.SOURCE_QUERY_TIMEOUT)
     lock_timeout_seconds: float = DEFAULT_LOCK_TIMEOUT_SECONDS
-    selector: str = "random"
-    topology: Mapping[str, str] = field(default_factory=TOPOLOGY.read)
-    topology_levels: Sequence[str] = field(default_factory=TOPOLOGY_LEVELS.read)
-    state_directory: Path = field(default_factory=STATE_DIR.read)
-    durable: bool = field(default_factory=DURABLE.read)
-    max_bytes_per_second: float | None = None
-    compression: str = field(default_factory=COMPRESSION.read)
+    selector: str = from_setting(settings.SOURCE_SELECTOR)
+    topology_levels: tuple[str, ...] = from_setting(settings.TOPOLOGY_LEVELS)
+    state_directory: Path = from_setting(settings.STATE_DIR)
+    durable: bool = from_setting(settings.DURABLE)
     seed: bool = False
-    host: str = "127.0.0.1"
-    port: int = 0
-    stream_port: int = field(default_factory=WORKER_STREAM_PORT.read)
-    pod: PodIdentity = field(default_factory=PodIdentity)
-    resident_budget_bytes: int = field(default_factory=RESIDENT_BUDGET.read)
-    heartbeat_interval_seconds: float = 30.0
 
 
 @dataclass(frozen=True)

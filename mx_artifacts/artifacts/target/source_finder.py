@@ -30,6 +30,7 @@ from mx_artifacts.install.quarantine import Quarantine
 from mx_artifacts.observability.catalogue import DiscoveryWaiting
 from mx_artifacts.observability.events import EventSink
 from mx_artifacts.runtime.clock import Clock
+from mx_artifacts.runtime.deadline import Deadline
 from mx_artifacts.transfer.base import SourceAddress
 
 MAX_SOURCES_TRIED = 32
@@ -55,15 +56,21 @@ def _address(stored: StoredWorker, artifact_id: str) -> SourceAddress | None:
 
 @dataclass(frozen=True)
 class SourceFinder:
-    """Asks the central server for sources. `state_directory` is where this node's quarantine is."""
+    """Asks the central server for sources.
+
+    Attributes:
+        state_directory: where this node's quarantine is.
+        query_timeout_seconds: after which one look asks for no further record; None: no bound.
+        known: what it has read of identities while it waited.
+    """
 
     client: CentralClient
     order: OrderCandidates
     state_directory: Path
     clock: Clock
     events: EventSink
+    query_timeout_seconds: float | None = None
     known: KnownIdentities = field(default_factory=dict)
-    """What it has read of identities while it waited."""
 
     def find(
         self,
@@ -190,10 +197,12 @@ class SourceFinder:
     ) -> list[ArtifactSourceEndpoint]:
         # The quarantine is read anew, so that a waiting fetch learns of an artifact in it.
         refused = Quarantine(self.state_directory).refusals()
+        limit = self.query_timeout_seconds
         found = candidate_sources(
             self.client,
             Target(identity, wanted, refused, root_objection),
             order=order or self.order,
             known=self.known,
+            deadline=None if limit is None else Deadline(limit, self.clock),
         )
         return [source for source, _ in zip(found, range(MAX_SOURCES_TRIED), strict=False)]

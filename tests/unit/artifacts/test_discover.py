@@ -31,6 +31,8 @@ from mx_artifacts.core.sources import (
     WorkerRecord,
 )
 from mx_artifacts.errors import BackendUnavailableError, IncompatibleSourceError, NoSourceError
+from mx_artifacts.runtime.clock import FakeClock
+from mx_artifacts.runtime.deadline import Deadline
 
 HERE = SourceIdentity(
     mx_source_type=SourceType.TRITON_CACHE, model_name="m", gpu_arch="sm120", triton_version="3.8.0"
@@ -243,6 +245,21 @@ def test_a_server_that_does_not_answer_is_not_asked_about_every_source() -> None
     records = Records([source(name) for name in names], failing=set(names[1:]))
     assert found(records) == ["w0"]
     assert len(records.read) == 4
+
+
+def test_after_its_deadline_no_further_record_is_read() -> None:
+    clock = FakeClock()
+    records = Records([source("a"), source("b"), source("c")])
+    deadline = Deadline(1.0, clock)
+    client, target = cast(CentralClient, records), Target(HERE, SourceWanted(), {}, no_objection)
+    taken = candidate_sources(client, target, order=as_listed, deadline=deadline)
+    assert next(taken).worker_id == "a"
+    clock.advance(1.0)
+    assert list(taken) == []
+    assert records.read == ["a"]
+    with pytest.raises(BackendUnavailableError, match="after 1 s") as caught:
+        next(candidate_sources(client, target, order=as_listed, deadline=deadline))
+    assert "MX_SOURCE_QUERY_TIMEOUT" in caught.value.hint()
 
 
 # --- explanations are of the whole listing -------------------------------------------------------

@@ -21,29 +21,22 @@ class FakeServer:
         self.record: SourceStatus | None = None
         self.seen: list[SourceStatus] = []
         self.down = False
-        self.load: float | None = None
+        self.healthy = True
         self.called = threading.Semaphore(0)
 
-    def publish(self) -> str:
+    def status(self) -> SourceStatus:
+        return READY if self.healthy else STALE
+
+    def publish(self) -> None:
         self._check()
         self._set(INITIALIZING)
-        return "3327fe19f6fa4e35"
 
-    def update_status(
-        self,
-        mx_source_id: str,
-        worker_id: str,
-        worker_rank: int,
-        status: SourceStatus,
-        source_load: float | None = None,
-    ) -> bool:
+    def report(self, status: SourceStatus) -> bool:
         self.called.release()
         self._check()
-        assert (mx_source_id, worker_id, worker_rank) == ("3327fe19f6fa4e35", "w", 3)
         if self.record is None:
             return False
         self._set(status)
-        self.load = source_load
         return True
 
     def _set(self, status: SourceStatus) -> None:
@@ -58,20 +51,10 @@ class FakeServer:
 class Source:
     def __init__(self) -> None:
         self.server = FakeServer()
-        self.healthy = True
-        self.load = 0.0
         self.interval_seconds = 3600.0
 
     def heartbeat(self) -> Heartbeat:
-        return Heartbeat(
-            self.server,
-            publish=self.server.publish,
-            worker_id="w",
-            worker_rank=3,
-            interval_seconds=self.interval_seconds,
-            healthy=lambda: self.healthy,
-            load=lambda: self.load,
-        )
+        return Heartbeat(self.server, self.interval_seconds)
 
 
 @pytest.fixture
@@ -100,20 +83,10 @@ def test_the_thread_goes_on_beating(source: Source) -> None:
     assert source.server.seen[-1] is STALE
 
 
-def test_each_beat_reports_the_load(source: Source) -> None:
-    heartbeat = source.heartbeat()
-    heartbeat.start()
-    assert source.server.load == 0.0
-    source.load = 0.75
-    heartbeat.beat()
-    assert source.server.load == 0.75
-    heartbeat.stop()
-
-
 def test_an_unhealthy_source_is_stale_until_it_is_well(source: Source) -> None:
     heartbeat = source.heartbeat()
     heartbeat.start()
-    for source.healthy in (False, False, True):
+    for source.server.healthy in (False, False, True):
         heartbeat.beat()
     heartbeat.stop()
     assert source.server.seen == [INITIALIZING, READY, STALE, STALE, READY, STALE]
@@ -169,19 +142,31 @@ def test_stop_without_a_server_or_a_start_is_no_error(
     assert "STALE" in caplog.text
 
 
+def test_who_stops_many_need_not_tell_a_server_that_hangs(source: Source) -> None:
+    heartbeat = source.heartbeat()
+    heartbeat.start()
+    source.server.down = True
+    assert not heartbeat.stop()
+    others = source.heartbeat()
+    source.server.down = False
+    others.start()
+    assert others.stop(tell_server=False)
+    assert source.server.record is READY
+
+
 def test_a_beat_at_once_waits_for_no_server_that_hangs(source: Source) -> None:
     heartbeat = source.heartbeat()
     heartbeat.start()
     heartbeat.beat_now(30)
     assert source.server.seen == [INITIALIZING, READY, READY]
     may_answer = threading.Event()
-    update = source.server.update_status
+    update = source.server.report
 
     def hang(*status: Any) -> bool:
         may_answer.wait(30)
         return update(*status)
 
-    source.server.update_status = hang  # type: ignore[method-assign]
+    source.server.report = hang  # type: ignore[method-assign]
     started = time.monotonic()
     heartbeat.beat_now(0.05)
     assert time.monotonic() - started < 5
@@ -195,13 +180,13 @@ def test_an_error_that_nobody_thought_of_does_not_end_it(
 ) -> None:
     heartbeat = source.heartbeat()
     heartbeat.start()
-    update = source.server.update_status
+    update = source.server.report
 
     def break_once(*status: Any) -> bool:
-        source.server.update_status = update  # type: ignore[method-assign]
+        source.server.report = update  # type: ignore[method-assign]
         raise RuntimeError("unthought of")
 
-    source.server.update_status = break_once  # type: ignore[method-assign]
+    source.server.report = break_once  # type: ignore[method-assign]
     heartbeat.beat_now(30)
     heartbeat.beat_now(30)
     heartbeat.stop()

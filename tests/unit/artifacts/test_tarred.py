@@ -8,10 +8,15 @@ from pathlib import Path
 
 import pytest
 
+from mx_artifacts.artifacts import tarred
 from mx_artifacts.artifacts.factories import transfer_of_kind
+from mx_artifacts.artifacts.protocol import ArtifactCacheRoot
+from mx_artifacts.artifacts.tarred import TarredP2PArtifactTransfer
+from mx_artifacts.core.identity import SourceType
 from mx_artifacts.errors import InstallVerificationError
 from mx_artifacts.install.base import InstallReport
 from mx_artifacts.kinds.registry import get_kind
+from mx_artifacts.transfer.engine import TransferLimits
 from tests.support.install_cases import contents, fill, leftovers
 from tests.support.staged import received
 
@@ -112,3 +117,29 @@ def test_sealing_again_gives_what_sealing_gives(tmp_path: Path) -> None:
         assert bytes(again.bundles[path].view) == bytes(bundle.view)
     for each in (first, again, fresh):
         each.close()
+
+
+def test_what_a_caller_does_not_state_the_environment_states(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As it does for `ArtifactFetcher`: for `discover_and_transfer` and its siblings."""
+    assert tarred._limits(None, None) == TransferLimits(300.0, 4)
+    for name, value in {
+        "MX_TRANSFER_TIMEOUT": "7",
+        "MX_ARTIFACT_SLOTS": "8",
+        "MX_ARTIFACT_MAX_RATE": "1MiB",
+        "MX_ARTIFACT_COMPRESSION": "none",
+    }.items():
+        monkeypatch.setenv(name, value)
+    common = {"max_bytes_per_second": 1 << 20, "compression": "none"}
+    assert tarred._limits(None, None) == TransferLimits(7.0, 8, **common)  # type: ignore[arg-type]
+    assert tarred._limits(1.0, 2) == TransferLimits(1.0, 2, **common)  # type: ignore[arg-type]
+    monkeypatch.setenv("MX_ARTIFACT_TRANSFER_CHUNK_SIZE", "1KiB")
+    fill(tmp_path / "warm", {"entry": os.urandom(5000)})
+    root = ArtifactCacheRoot("triton", tmp_path / "warm", tmp_path / "cold")
+    transfer = TarredP2PArtifactTransfer(
+        "triton", SourceType.TRITON_CACHE, (root,), tmp_path / "bundles", kind=get_kind("generic")
+    )
+    bundle = transfer.prepare_source()
+    assert bundle.manifest.chunk_size == 1024
+    bundle.close()

@@ -44,6 +44,8 @@ VALUES: dict[str, tuple[str, str, str]] = {
     "MX_REAPER_SCAN_INTERVAL_SECS": ("1m", "45s", "0"),
     "MX_GC_TIMEOUT_SECS": ("2h", "10m", "-1"),
     "MX_WORKER_HOST": ("flag", "env", " "),
+    "MX_WORKER_LISTEN": ("0.0.0.0", "[::1]", "host:80"),
+    "MX_PUBLISH_TIMEOUT_SECS": ("0", "1m", "soon"),
     "MX_WORKER_GRPC_PORT": ("1", "2", "65536"),
     "MX_ARTIFACT_TRANSFER_CHUNK_SIZE": ("1MiB", "2MiB", "5GiB"),
     "MX_ARTIFACT_SLOTS": ("1", "2", "0"),

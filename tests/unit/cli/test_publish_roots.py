@@ -10,6 +10,7 @@ import pytest
 from mx_artifact_cli.commands import publish
 from mx_artifact_cli.output import Output
 from mx_artifact_cli.selection import select_kinds
+from mx_artifacts.artifacts.source.readiness import ReadinessSettings
 from tests.support.kind_trees import KEY, make_tree
 
 RANK = "0a1b2c3d4e/rank_0_0"
@@ -35,10 +36,9 @@ def test_what_vllm_moved_below_its_own_root(
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     tree = {f"{RANK}/triton_cache/{KEY}/block.cubin": None, f"{RANK}/backbone/graph.py": None}
     make_tree(tmp_path / "vllm/torch_compile_cache", tree)
-    notes, waits = Notes(), {"ready_timeout": 0.0, "settle": None}
-    present = publish._when_ready(
-        cast(Output, notes), "", select_kinds(["all"], ()), waits, only_present=True
-    )
+    notes, now = Notes(), ReadinessSettings(timeout_seconds=0.0)
+    shown, every = cast(Output, notes), select_kinds(["all"], ())
+    present = publish._when_ready(shown, "", now, every, settle_seconds=None, only_present=True)
     assert [each.kind.name for each in present] == ["inductor"]
     triton = f"{tmp_path}/home/.triton/cache (default ~/.triton/cache)"
     assert f"triton: nothing to publish in {triton}" in notes.lines
@@ -47,6 +47,6 @@ def test_what_vllm_moved_below_its_own_root(
 
     notes.lines.clear()
     inductor = select_kinds(["inductor"], ())
-    present = publish._when_ready(cast(Output, notes), "", inductor, waits, only_present=False)
+    present = publish._when_ready(shown, "", now, inductor, settle_seconds=None, only_present=False)
     assert present == inductor
     assert notes.lines == []

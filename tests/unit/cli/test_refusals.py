@@ -30,7 +30,9 @@ def _run(capsys: pytest.CaptureFixture[str]) -> RunCli:
     return runner(capsys)
 
 
-@pytest.mark.parametrize("options", [("--host", "h"), ("--port", "7"), ("--port", "0", "--host=h")])
+@pytest.mark.parametrize(
+    "options", [("--host", "h"), ("--listen", "h"), ("--port", "7"), ("--port", "0", "--host=h")]
+)
 def test_an_address_without_a_seed(options: tuple[str, ...], run: RunCli) -> None:
     ended = run(*FETCH, "--model", "m", *options, "--format", "json")
     assert ended.code == 2

@@ -56,7 +56,9 @@ def fetcher(state: Path) -> ArtifactFetcher:
     return ArtifactFetcher(
         client=cast(CentralClient, Server()),
         transport_factory=no_transport,
-        settings=FetcherSettings(state / "bundles", state_directory=state),
+        settings=FetcherSettings.from_environment(
+            env={}, bundle_root=state / "bundles", state_directory=state
+        ),
         clock=FakeClock(),
     )
 

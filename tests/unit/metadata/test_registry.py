@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from mx_artifacts.configuration import SettingValues
 from mx_artifacts.errors import ConfigurationError
 from mx_artifacts.metadata.registry import backend_url, create_backend
 
@@ -24,12 +25,15 @@ def test_known_urls(url: str, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["redis", "REDIS", "Redis"])
-def test_a_backends_name_may_be_in_capitals(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("REDIS_URL", "redis://host:6380/2")
-    assert backend_url(name) == "redis://host:6380/2"
-    assert backend_url("MEMORY") == backend_url("Memory:") == "memory:"
-    assert backend_url("Redis://host:1/3") == "redis://host:1/3"
-    assert backend_url("memory://host") == "memory://host"  # which create_backend refuses
+def test_a_backends_name_may_be_in_capitals(name: str) -> None:
+    def url(backend: str) -> str:
+        env = {"REDIS_URL": "redis://host:6380/2", "MX_METADATA_BACKEND": backend}
+        return backend_url(SettingValues(env))
+
+    assert url(name) == "redis://host:6380/2"
+    assert url("MEMORY") == url("Memory:") == "memory:"
+    assert url("Redis://host:1/3") == "redis://host:1/3"
+    assert url("memory://host") == "memory://host"  # which create_backend refuses
 
 
 @pytest.mark.parametrize(
