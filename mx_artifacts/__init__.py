@@ -113,6 +113,8 @@ if TYPE_CHECKING:
     from mx_artifacts.transfer.timing import TransferTiming as TransferTiming
     from mx_artifacts.transport.base import Transport as Transport
     from mx_artifacts.transport.registry import open_transport as open_transport
+    from mx_artifacts.worker.artifact_service import ArtifactService as ArtifactService
+    from mx_artifacts.worker.base import ServedService as ServedService
     from mx_artifacts.worker.serving_settings import ServingSettings as ServingSettings
     from mx_artifacts.worker.worker_server import WorkerServer as WorkerServer
 
@@ -175,6 +177,8 @@ _EXPORTS = {
     "UsageReport": "install.usage",
     "UsageVerdict": "install.usage",
     "WorkerRecord": "core.sources",
+    "ArtifactService": "worker.artifact_service",
+    "ServedService": "worker.base",
     "WorkerServer": "worker.worker_server",
     "accelerators_compatible": "core.compatibility",
     "all_kinds": "kinds.registry",

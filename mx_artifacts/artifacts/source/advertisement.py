@@ -152,7 +152,7 @@ class Advertisement:
             self._identity.model_name,
             self.mx_source_id,
         )
-        self._worker.server.rename_source(self.mx_source_id, given)
+        self._worker.artifacts.rename_source(self.mx_source_id, given)
         self.mx_source_id = given
 
 
