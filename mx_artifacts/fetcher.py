@@ -203,7 +203,7 @@ class ArtifactFetcher:
             transfer.check_places()
         return FetchPlan(sources, already)
 
-    def standing_entries(
+    def count_existing_entries(
         self, kind: CacheKind, identity: SourceIdentity, roots: Mapping[str, Path] | None = None
     ) -> dict[Path, int]:
         """Return how many entries each root holds now.
@@ -211,7 +211,7 @@ class ArtifactFetcher:
         Those that an artifact has too are kept, or with `replace` replaced; which they are nobody
         knows before the artifact is here.
         """
-        return self._transfer(kind, identity, roots).standing_entries()
+        return self._transfer(kind, identity, roots).count_existing_entries()
 
     def fetch_and_install(
         self,
@@ -307,9 +307,9 @@ class ArtifactFetcher:
         return FetchResult(transfer.name, source, total_bytes, 0.0, 0.0, already)
 
     def _seed_only(self, fetch: _Fetch, sources: Sequence[ArtifactSourceEndpoint]) -> int:
-        """Receive what is installed already, to serve it: what stands here was adapted to here.
+        """Receive what is installed already, to serve it: what is here was adapted to here.
 
-        Return the bytes that came. The install stands; where this fails, seed.failed tells.
+        Return the bytes that came. The install stays; where this fails, seed.failed tells.
         """
         same = [each for each in sources if each.artifact_id == sources[0].artifact_id]
         try:

@@ -62,7 +62,7 @@ def requested_format(args: Sequence[str]) -> Format:
 
 
 def requested_debug(args: Sequence[str]) -> bool:
-    """Tell whether --debug is among the arguments."""
+    """Return whether --debug is among the arguments."""
     return "--debug" in args
 
 
@@ -110,7 +110,7 @@ def setting_option(setting: Setting[Any], flag: str) -> Decorator:
 
 
 def is_given(name: str) -> bool:
-    """Tell whether the command line has the option whose parameter is `name`."""
+    """Return whether the command line has the option whose parameter is `name`."""
     source = click.get_current_context().get_parameter_source(name)
     return source is click.core.ParameterSource.COMMANDLINE
 

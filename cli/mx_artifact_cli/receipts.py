@@ -33,7 +33,7 @@ def chosen_receipts(
     *,
     may_be_none: bool = False,
 ) -> list[list[FoundReceipt]]:
-    """Return the receipts of each kind, newest first; the one that is named stands alone.
+    """Return the receipts of each kind, newest first; one that is named is alone.
 
     Where nothing was installed, that is none if there `may_be_none`, else an error.
 
@@ -125,7 +125,8 @@ def _interrupted(selected: SelectedKind) -> InstallError | None:
     if journal is None:
         return None
     return InstallError(
-        f"an install into {root} was interrupted, or is going on: {journal} stands, and no receipt",
+        f"an install into {root} was interrupted, or is going on: there is {journal}, and no "
+        "receipt",
         hint="the next `mx-artifact fetch-and-install` into it takes back what was moved, and "
         "installs; `mx-artifact uninstall` with the same options only takes it back",
     )

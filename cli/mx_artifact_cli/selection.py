@@ -69,7 +69,8 @@ def select_kinds(
     if ALL in unique:
         if len(unique) > 1:
             raise ConfigurationError(
-                f"--kind {ALL} stands beside other kinds", hint=f"give --kind {ALL}, or name them"
+                f"--kind {ALL} does not go with other kinds",
+                hint=f"give --kind {ALL}, or name them",
             )
         kinds = list(all_kinds())
     else:
@@ -144,7 +145,7 @@ def _stated_for(kind: CacheKind, stated: Mapping[str, str]) -> dict[str, str]:
     prefix = f"{kind.name}."
     for_all = {key: value for key, value in stated.items() if "." not in key}
     alone = {k.removeprefix(prefix): v for k, v in stated.items() if k.startswith(prefix)}
-    # Names are compared without case, so that a value for all does not stand beside its own.
+    # Names are compared without case, so that a value for all is not there beside its own.
     own = {key.lower() for key in alone}
     return {**{k: v for k, v in for_all.items() if k.lower() not in own}, **alone}
 

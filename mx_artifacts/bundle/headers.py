@@ -14,8 +14,8 @@ from zlib import adler32
 
 from mx_artifacts.errors import BundleError
 
-BLOCK_BYTES = 512
-ZERO_BLOCK = bytes(BLOCK_BYTES)
+TAR_BLOCK_BYTES = 512
+ZERO_BLOCK = bytes(TAR_BLOCK_BYTES)
 END_OF_ARCHIVE = ZERO_BLOCK * 2
 
 FILE_TYPES = (b"0", b"\0")
@@ -66,7 +66,7 @@ def safe_mode(mode: int, is_dir: bool) -> int:
 
 def padding_bytes(size: int) -> int:
     """Return how many bytes fill `size` up to whole blocks."""
-    return -size % BLOCK_BYTES
+    return -size % TAR_BLOCK_BYTES
 
 
 # --- writing -------------------------------------------------------------------------------------
@@ -121,8 +121,8 @@ def _sum_of_few(data: bytes) -> int:
 
 @cache
 def _tail(kind: bytes) -> tuple[bytes, int]:
-    """Return what stands behind the checksum, and what that and the checksum's blanks sum to."""
-    tail = (kind + bytes(100) + _USTAR_MAGIC).ljust(BLOCK_BYTES - 148 - 8, b"\0")
+    """Return what follows the checksum, and what that and the checksum's blanks sum to."""
+    tail = (kind + bytes(100) + _USTAR_MAGIC).ljust(TAR_BLOCK_BYTES - 148 - 8, b"\0")
     return tail, sum(tail) + 8 * ord(" ")
 
 

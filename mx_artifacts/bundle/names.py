@@ -47,7 +47,7 @@ def path_fault(path: str) -> str | None:
 
 
 def all_ordinary(paths: Sequence[str]) -> bool:
-    """Tell whether each path is one that `path_fault` knows to be good at first sight."""
+    """Return whether each path is one that `path_fault` knows to be good at first sight."""
     return max(map(len, paths), default=0) <= MAX_PART_BYTES and all(
         map(_ORDINARY.fullmatch, paths)
     )

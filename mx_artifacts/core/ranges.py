@@ -31,7 +31,7 @@ class Ranges:
         self._ends[first:last] = [end]
 
     def has(self, start: int, end: int) -> bool:
-        """Tell whether all positions from `start` up to `end` are in it."""
+        """Return whether all positions from `start` up to `end` are in it."""
         if start >= end:
             return True
         at = bisect_right(self._starts, start) - 1

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 _FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-_BLOCK_BYTES = 1 << 20
+_READ_BYTES = 1 << 20
 
 
 @contextmanager
@@ -73,8 +73,8 @@ def have_same_content(one: str | Path, other: str | Path) -> bool:
         with open_regular_file(one) as (first, size), open_regular_file(other) as (second, also):
             offset = 0
             while size == also and offset < size:
-                block = os.pread(first, _BLOCK_BYTES, offset)
-                if not block or block != os.pread(second, _BLOCK_BYTES, offset):
+                block = os.pread(first, _READ_BYTES, offset)
+                if not block or block != os.pread(second, _READ_BYTES, offset):
                     return False
                 offset += len(block)
             return size == also

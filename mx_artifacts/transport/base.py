@@ -113,7 +113,7 @@ class PendingRead(Protocol):
     """A posted read. Until `done()` is true its local memory belongs to the transport."""
 
     def done(self) -> bool:
-        """Tell whether the memory may be used again: finished or failed for good."""
+        """Return whether the memory may be used again: finished or failed for good."""
         ...
 
     def wait(self, timeout_seconds: float) -> None:

@@ -58,7 +58,7 @@ class InprocRegion:
 
 
 @dataclass(frozen=True)
-class _Announced:
+class _InprocDescriptor:
     """What a peer's descriptors said: which life of the agent, and its (address, length)s."""
 
     incarnation: int
@@ -87,7 +87,7 @@ class InprocTransport:
         self._incarnation = next(_incarnations)
         self._lock = threading.RLock()
         self._regions: dict[tuple[int, int], InprocRegion] = {}
-        self._known: dict[str, _Announced] = {}
+        self._known: dict[str, _InprocDescriptor] = {}
         self._peers = PeerTable(self._load)
         self._closed = False
         with _agents_lock:
@@ -144,7 +144,7 @@ class InprocTransport:
             raise PeerLostError(f"agent {name!r} is gone from this process")
         known = self._known.get(name)
         if known is not None and known.incarnation == announced.incarnation:
-            announced = _Announced(known.incarnation, known.regions | announced.regions)
+            announced = _InprocDescriptor(known.incarnation, known.regions | announced.regions)
         self._known[name] = announced
         return name
 
@@ -218,12 +218,12 @@ def _running(name: str, incarnation: int) -> InprocTransport | None:
     return agent if agent is not None and agent._incarnation == incarnation else None
 
 
-def _parse(descriptor: bytes) -> tuple[str, _Announced]:
+def _parse(descriptor: bytes) -> tuple[str, _InprocDescriptor]:
     try:
         document = json.loads(descriptor)
         if document["transport"] != _PROPERTIES.name:
             raise ValueError(f"it is for the transport {document['transport']!r}")
         regions = frozenset((int(addr), int(length)) for addr, length in document["regions"])
-        return str(document["agent"]), _Announced(int(document["incarnation"]), regions)
+        return str(document["agent"]), _InprocDescriptor(int(document["incarnation"]), regions)
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise TransportError(f"the agent descriptor is damaged: {error}") from error

@@ -272,7 +272,7 @@ class NixlTransport:
         return read
 
     def poll(self, read: NixlRead) -> bool:
-        """Move `read` on; tell whether it has ended."""
+        """Move `read` on; return whether it has ended."""
         with self._lock:
             if read not in self._running:
                 return True

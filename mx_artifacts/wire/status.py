@@ -23,7 +23,7 @@ from mx_artifacts.errors import (
     UnknownLeaseError,
 )
 
-# First match wins, so subclasses stand before their bases. Only "no free slot" is
+# First match wins, so subclasses come before their bases. Only "no free slot" is
 # RESOURCE_EXHAUSTED: a target must be able to tell "busy" from "broken" (docs/adr/0009).
 _TO_CODE: tuple[tuple[type[MxArtifactsError], grpc.StatusCode], ...] = (
     (NoFreeSlotError, grpc.StatusCode.RESOURCE_EXHAUSTED),

@@ -13,7 +13,7 @@ from mx_artifacts.runtime.clock import SYSTEM_CLOCK, Clock
 from mx_artifacts.runtime.rate_limit import RateLimit
 
 MAX_PREPARES = 64
-"""Prepares that wait or fill a slot at once; more are told at once that the source is busy."""
+"""Prepares that wait or fill a slot at once; more are refused at once: the source is busy."""
 SLOT_WAIT_SECONDS = 5.0
 """How long a prepare of an attached target waits its turn for a slot."""
 PLAIN_SLOT_WAIT_SECONDS = 1.0

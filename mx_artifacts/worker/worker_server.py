@@ -60,7 +60,7 @@ class WorkerServer:
 
         Args:
             transport: the data plane, which listens as the server does.
-            settings: `host` is what targets are told to connect to; `listen`, or without it `host`,
+            settings: `host` is what targets connect to; `listen`, or without it `host`,
                 is bound.
             services: the server's from here on, which closes them when it stops.
         """

@@ -87,7 +87,7 @@ def running(
 ) -> Iterator[Running]:
     """Start a command line with --format jsonl; kill it with the block if it still runs.
 
-    It stands still when `pipe_bytes` of records were not read; -1: the system's default.
+    It stops when `pipe_bytes` of records were not read; -1: the system's default.
     """
     errors = logs / f"{args[0]}-{os.urandom(4).hex()}.err"
     with (

@@ -19,7 +19,7 @@ from mx_artifact_cli.fetch.fetcher_options import (
     transport_factory_of,
 )
 from mx_artifact_cli.fetch.group_options import group_options, group_wanted, warn_of_asymmetry
-from mx_artifact_cli.fetch.install_report import no_use
+from mx_artifact_cli.fetch.install_report import nothing_usable_error
 from mx_artifact_cli.fetch.report import show_fetched, show_plan
 from mx_artifact_cli.options import Verb, is_given, parsed_option, setting_option
 from mx_artifact_cli.outcomes import KindsFailedError
@@ -115,8 +115,8 @@ def command(
 
     Discovers a source whose identity equals this node's, transfers, verifies and installs. A
     reader of the cache sees the old state or the new, never a mixture. Entries that the roots
-    already hold win, unless --replace; what a crash left of one yields, where that can be told. Of
-    those that are kept and that the engine will not use as they stand, each is named with the
+    already hold win, unless --replace; what a crash left of one yields, where that can be seen. Of
+    those that are kept and that the engine will not use as they are, each is named with the
     reason. The exit code is 3 where several kinds are named and some fail, and where nothing of a
     fetched cache will be used.
 
@@ -125,14 +125,16 @@ def command(
 
     With --follow it stays once something is installed, until SIGINT, SIGTERM or SIGHUP end it with
     0. Of what ready sources serve it installs what it has not installed before, the artifact heard
-    of last first, by the same rules: entries that stand are kept, unless --replace. What fails is
+    of last first, by the same rules: existing entries are kept, unless --replace. What fails is
     tried again.
 
     With --seed it stays likewise, and serves what it fetched to other targets, in memory
     (MX_ARTIFACT_RESIDENT_BUDGET). Those that start together with --seed read from each other.
     """
     if seed and dry_run:
-        raise ConfigurationError("--seed stands beside --dry-run, which fetches nothing to serve")
+        raise ConfigurationError(
+            "--seed does not go with --dry-run, which fetches nothing to serve"
+        )
     stray = [f"--{name}" for name in ("host", "listen", "port") if is_given(name)]
     if stray and not seed:
         raise ConfigurationError(
@@ -190,12 +192,12 @@ def command(
                         wanted=wanted,
                         replace=replace,
                     )
-                    standing = {}
+                    existing = {}
                     if plan.already is None:
-                        standing = fetcher.standing_entries(
+                        existing = fetcher.count_existing_entries(
                             each.kind, probed.identity, each.stated_roots
                         )
-                    planned = show_plan(output, each, probed, plan, standing, replace=replace)
+                    planned = show_plan(output, each, probed, plan, existing, replace=replace)
                     done.append(planned)
                 else:
                     fetched = fetcher.fetch_and_install(
@@ -209,8 +211,10 @@ def command(
                     done.append(show_fetched(output, probed, fetched))
                     if followed:
                         followed.has_installed(fetched)
-                    if fetched.report.is_of_no_use:
-                        failures[each.kind.name] = no_use(each.kind.name, fetched.report)
+                    if fetched.report.nothing_usable:
+                        failures[each.kind.name] = nothing_usable_error(
+                            each.kind.name, fetched.report
+                        )
             except MxArtifactsError as error:
                 if ALL in kind_names and isinstance(error, (NoSourceError, ConfigurationError)):
                     output.note(f"{each.kind.name} skipped: {error}")
@@ -258,7 +262,7 @@ def _check_followable(fetching: Mapping[str, Any], *, dry_run: bool) -> None:
         ("--artifact-id", fetching["artifact_id"], "which leaves nothing new to take"),
     ):
         if stated:
-            raise ConfigurationError(f"--follow stands beside {flag}, {reason}")
+            raise ConfigurationError(f"--follow does not go with {flag}, {reason}")
 
 
 def _show_result(

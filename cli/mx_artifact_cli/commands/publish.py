@@ -1,4 +1,4 @@
-"""`mx-artifact publish`: seal caches, announce them, serve until told to stop."""
+"""`mx-artifact publish`: seal caches, announce them, serve until stopped."""
 
 from __future__ import annotations
 

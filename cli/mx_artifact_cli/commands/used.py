@@ -37,7 +37,7 @@ def command(
     stated_roots: Sequence[tuple[str, Path]],
     framework: str | None,
 ) -> None:
-    """Tell whether an engine used an installed cache or compiled beside it.
+    """Return whether an engine used an installed cache or compiled beside it.
 
     Takes a RECEIPT, or the newest receipt of a kind's roots. Call it when the engine has started.
     The verdict is hit, recompiled, unused or unknown; exits with 0 when all are hit, else with 3.

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def is_new_here(selected: SelectedKind) -> bool:
-    """Tell whether nothing was ever installed in a kind's primary root, so that none is there."""
+    """Return whether nothing was ever installed in a kind's primary root, so that none is there."""
     from mx_artifacts.install.workspace.opening import has_workspace
 
     try:

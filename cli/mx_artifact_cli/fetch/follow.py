@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from mx_artifact_cli.fetch.install_report import no_use
+from mx_artifact_cli.fetch.install_report import nothing_usable_error
 from mx_artifact_cli.fetch.report import show_fetched
 from mx_artifact_cli.output import Output
 from mx_artifacts.errors import MxArtifactsError
@@ -72,8 +72,8 @@ class FetchFollower:
         if fetched is None:
             return
         show_fetched(self._output, followed.probed, fetched)
-        if fetched.report.is_of_no_use:
-            self._output.error(no_use(fetched.kind, fetched.report))
+        if fetched.report.nothing_usable:
+            self._output.error(nothing_usable_error(fetched.kind, fetched.report))
 
     def _fetch_newest(self, followed: FollowedSources) -> FetchResult | None:
         selected, identity = followed.selected, followed.probed.identity

@@ -39,7 +39,7 @@ def show_plan(
     selected: SelectedKind,
     probed: ProbedIdentity,
     plan: FetchPlan,
-    standing: Mapping[Path, int],
+    existing: Mapping[Path, int],
     *,
     replace: bool,
 ) -> dict[str, Any]:
@@ -61,14 +61,14 @@ def show_plan(
         show_roots(output, plan.already)
         warn_of_unusable(output, selected.kind.name, plan.already)
     else:
-        _show_standing(output, standing, replace)
+        _show_existing(output, existing, replace)
     planned = {
         "kind": selected.kind.name,
         "sources": [_source_object(source) for source in plan.sources],
         "total_bytes": first.total_size,
         "already_installed": plan.already is not None,
         "unusable": _unusable(plan),
-        "standing": {str(root): count for root, count in standing.items()},
+        "existing": {str(root): count for root, count in existing.items()},
         "roots": {selected.kind.root_label(name): path for name, path in roots.items()},
         "identity": identity_object(probed.identity),
     }
@@ -76,10 +76,10 @@ def show_plan(
     return planned
 
 
-def _show_standing(output: Output, standing: Mapping[Path, int], replace: bool) -> None:
+def _show_existing(output: Output, existing: Mapping[Path, int], replace: bool) -> None:
     """Say what is known of kept and replaced entries before the artifact's index is here."""
     fate = "replaced" if replace else "kept (with --replace: replaced)"
-    for root, count in standing.items():
+    for root, count in existing.items():
         output.line(
             f"  {root} holds {count_of(count, 'entry', 'entries')}; those that the artifact has "
             f"too would be {fate}. Which they are, and whether they are fit for use, is known "

@@ -1,4 +1,4 @@
-"""Seals, announces and serves kinds as a command line states it, and shows what came of it."""
+"""Seals, announces and serves kinds as a command line states it, and shows the results."""
 
 from __future__ import annotations
 

@@ -49,7 +49,7 @@ class PublishedArtifactSource:
 
     @property
     def worker_grpc_endpoint(self) -> str:
-        """Where targets are told to connect to, host:port."""
+        """Where targets connect to, host:port."""
         return self.worker.server.endpoint
 
     def stop(self) -> None:

@@ -98,7 +98,7 @@ def wait_until_ready(url: str, *, timeout_seconds: float, clock: Clock = SYSTEM_
     """Poll `url` every two seconds until it answers with a status of 2xx. Proxies are not used.
 
     Raises:
-        EngineNotReadyError: it did not within `timeout_seconds`; says what came instead.
+        EngineNotReadyError: it did not within `timeout_seconds`; names the last answer.
     """
     deadline = clock.monotonic() + timeout_seconds
     while True:

@@ -184,7 +184,7 @@ class GroupMember:
         """Wait until all have moved.
 
         Raises:
-            InstallError: a part of the artifact was dropped, or what stands here is not usable.
+            InstallError: a part of the artifact was dropped, or what is here is not usable.
             GroupFailedError: a member failed.
             GroupInDoubtError: the server cannot be asked whether all have.
         """

@@ -1,4 +1,4 @@
-"""Compare what stands in a root with its receipt, byte for byte."""
+"""Compare what is in a root with its receipt, byte for byte."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from mx_artifacts.install.receipts.receipt import (
     RootReceipt,
 )
 
-_BLOCK_BYTES = 1024 * 1024
+_READ_BYTES = 1024 * 1024
 
 
 @dataclass(frozen=True)
@@ -126,7 +126,7 @@ def _checksum(name: str, parent_fd: int, size: int) -> str:
     try:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
             raise NotADirectoryError(errno.ENOTDIR, "it is no regular file any more", name)
-        while left and (block := os.read(descriptor, min(left, _BLOCK_BYTES))):
+        while left and (block := os.read(descriptor, min(left, _READ_BYTES))):
             checksum, left = crc32c(block, checksum), left - len(block)
     finally:
         os.close(descriptor)

@@ -93,8 +93,8 @@ def _group_fault(entry: EntryView, directory: str, name: str, names: Set[str]) -
     return None
 
 
-def standing_groups(entry: EntryView, root: Path, fetched: Path | None) -> EntryVerdict:
-    """Refuse an entry that stands in `root` while one of its groups points elsewhere.
+def judge_existing_groups(entry: EntryView, root: Path, fetched: Path | None) -> EntryVerdict:
+    """Refuse an entry that exists in `root` while one of its groups points elsewhere.
 
     Where the other place is gone that is a miss; where it is there, Triton reads it instead. The
     same directory may have another name. Groups must have passed `key_directory_fault`.

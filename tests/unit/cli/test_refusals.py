@@ -81,7 +81,7 @@ def test_other_values(args: tuple[str, ...], named: str, run: RunCli) -> None:
 def test_what_leaves_nothing_to_follow(beside: tuple[str, ...], run: RunCli) -> None:
     ended = run(*FETCH, "--model", "m", "--follow", *beside, "--format", "json")
     assert (ended.code, ended.error["type"]) == (2, "ConfigurationError")
-    assert ended.error["message"].startswith(f"--follow stands beside {beside[0]}, ")
+    assert ended.error["message"].startswith(f"--follow does not go with {beside[0]}, ")
     assert ended.error["hint"]
 
 

@@ -13,8 +13,9 @@ from pathlib import Path
 
 import pytest
 
+from mx_artifacts.kinds.base import EntryVerdict
 from mx_artifacts.kinds.entry_checks import MAX_JSON_BYTES
-from mx_artifacts.kinds.existing_entries import fetched_differs, standing_judge
+from mx_artifacts.kinds.existing_entries import existing_entry_judge, fetched_differs
 from mx_artifacts.kinds.flashinfer.cute_modules import MAX_META_BYTES, match_cute_modules
 from mx_artifacts.kinds.foreign_text import MAX_SHOWN_CHARACTERS, shown
 from mx_artifacts.kinds.inductor.vllm_factors import first_factors, flat_factors
@@ -78,10 +79,10 @@ def test_an_index(tmp_path: Path, text: str) -> None:
     write(root / INDEX, text.encode())
     with little_memory():
         report = relocate_vllm_indexes(staged, ROOT)
-        verdict = standing_judge(get_kind("inductor"))(root, TREE, None)
+        verdict = existing_entry_judge(get_kind("inductor"))(root, TREE, None)
     assert all(len(reason) < 400 for reason in report.dropped.values())
-    assert len(verdict.fault + verdict.doubt) < 400
-    assert report.dropped.keys() == {TREE} or verdict.fault == ""
+    assert len(verdict.unusable_reason + verdict.unverified_reason) < 400
+    assert report.dropped.keys() == {TREE} or verdict.unusable_reason == ""
 
 
 def test_an_index_in_whose_place_is_no_file(tmp_path: Path) -> None:
@@ -120,9 +121,9 @@ def test_a_pickle_is_not_loaded(tmp_path: Path) -> None:
 
     write(tmp_path / "fxgraph/wf/f/one", pickle.dumps(Trap(), protocol=4))
     write(tmp_path / f"torch_aot_compile/{SHA}/rank_0_0/model", pickle.dumps(Trap(), protocol=5))
-    judge = standing_judge(get_kind("inductor"))
-    assert judge(tmp_path, "fxgraph/wf/f/one", None).fault == ""
-    assert judge(tmp_path, f"torch_aot_compile/{SHA}", None).fault == ""
+    judge = existing_entry_judge(get_kind("inductor"))
+    assert judge(tmp_path, "fxgraph/wf/f/one", None) == EntryVerdict()
+    assert judge(tmp_path, f"torch_aot_compile/{SHA}", None) == EntryVerdict()
     assert not (tmp_path / "sprung").exists()
 
 
@@ -130,7 +131,10 @@ def test_a_pickle_of_nothing_but_lengths(tmp_path: Path) -> None:
     content = b"\x80\x04" + b"X\0\0\0\0" * 4_000_000 + b"."
     write(tmp_path / "fxgraph/wf/f/one", content)
     began = time.process_time()
-    assert standing_judge(get_kind("inductor"))(tmp_path, "fxgraph/wf/f/one", None).fault == ""
+    assert (
+        existing_entry_judge(get_kind("inductor"))(tmp_path, "fxgraph/wf/f/one", None)
+        == EntryVerdict()
+    )
     assert time.process_time() - began < 20  # 4,000,000 reads take longer
 
 
@@ -144,7 +148,7 @@ def test_a_document(tmp_path: Path, content: bytes) -> None:
     write(tmp_path / KEY / "cuda_utils.so", b"")
     write(tmp_path / KEY / "f.autotune.json", content)
     with little_memory():
-        fault = standing_judge(get_kind("triton"))(tmp_path, KEY, None).fault
+        fault = existing_entry_judge(get_kind("triton"))(tmp_path, KEY, None).unusable_reason
     too_long = len(content) > MAX_JSON_BYTES
     assert ("too long to be checked" if too_long else "is not JSON") in fault
 
@@ -153,7 +157,7 @@ def test_a_manifest_that_promises_odd_names(tmp_path: Path) -> None:
     entry = f"0.1/linux/kernels/{SHA}"
     names = {"x" * 100_000: {}, "../../../etc/passwd": {}}
     write(tmp_path / entry / "manifest.json", json.dumps({"files": names}).encode())
-    fault = standing_judge(get_kind("tilelang"))(tmp_path, entry, None).fault
+    fault = existing_entry_judge(get_kind("tilelang"))(tmp_path, entry, None).unusable_reason
     assert fault.endswith("... is missing")
     assert len(fault) < 300
 
