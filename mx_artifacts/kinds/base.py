@@ -188,7 +188,6 @@ class CacheKind:
         atomic_entries: whether each entry comes into its place by one rename, whole. One that
             `pack.fault_of` finds fault with is then no work in progress but what a crash left, and
             an install takes its place.
-        runs_code: whether loading the cache executes code from it.
         loads_libraries: whether that code is shared libraries, which a noexec mount refuses.
         signs: how files show that an engine used the cache, or compiled.
         shares_source_type: the wire has no number for this kind, so it uses another's, and its
@@ -214,7 +213,6 @@ class CacheKind:
     fixups: tuple[Fixup, ...] = ()
     existing_entry_rule: ExistingEntryRule | None = None
     atomic_entries: bool = False
-    runs_code: bool = True
     loads_libraries: bool = True
     signs: UsageMarkers = field(default_factory=UsageMarkers)
     shares_source_type: bool = False

@@ -29,8 +29,6 @@ class TransportProperties:
     """Facts about a transport that callers may act upon."""
 
     name: str
-    crosses_processes: bool
-    """Whether a peer may live in another process."""
     memory_kinds: frozenset[MemoryKind] = frozenset({MemoryKind.DRAM})
     """What it can register and read."""
 

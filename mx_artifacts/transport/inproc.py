@@ -25,7 +25,7 @@ from mx_artifacts.transport.base import (
 )
 from mx_artifacts.transport.peers import PeerTable
 
-_PROPERTIES = TransportProperties(name="inproc", crosses_processes=False)
+_PROPERTIES = TransportProperties("inproc")
 _agents: dict[str, InprocTransport] = {}
 _agents_lock = threading.Lock()
 _incarnations = itertools.count(1)

@@ -44,9 +44,7 @@ FIRST_POLL_SECONDS = 0.0001
 LAST_POLL_SECONDS = 0.002
 """Polls of a read start dense, for small reads, and thin out; a 64 MiB chunk takes 5 ms or more."""
 
-_PROPERTIES = TransportProperties(
-    "nixl", crosses_processes=True, memory_kinds=frozenset(MemoryKind)
-)
+_PROPERTIES = TransportProperties("nixl", memory_kinds=frozenset(MemoryKind))
 
 
 _HINTS = {

@@ -41,10 +41,6 @@ class StreamRegion:
     def length(self) -> int:
         return self._length
 
-    @property
-    def is_closed(self) -> bool:
-        return self not in self._table
-
     def close(self) -> None:
         """Deregister; later reads of it are refused."""
         self._table.remove(self)
