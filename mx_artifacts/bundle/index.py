@@ -26,6 +26,7 @@ from mx_artifacts.bundle.packed import PackedMembers
 from mx_artifacts.bundle.scan import DEFAULT_LIMITS, BundleLimits
 from mx_artifacts.core.chunks import MIB, file_ranges
 from mx_artifacts.core.digest import crc32c, crc32c_hex, crc32c_join
+from mx_artifacts.core.foreign_text import shown
 from mx_artifacts.core.member_index import MemberIndex
 from mx_artifacts.errors import ManifestInvalidError
 
@@ -175,5 +176,5 @@ def _check_blocks(index: MemberIndex) -> None:
                 joined = crc32c_join(joined, block, length)
         if not good or joined != index.checksums[number]:
             raise ManifestInvalidError(
-                f"the blocks of member {index.paths[number]!r} are not those of its content"
+                f"the blocks of member '{shown(index.paths[number])}' are not those of its content"
             )

@@ -29,6 +29,7 @@ from mx_artifacts.bundle.headers import (
 from mx_artifacts.bundle.member_paths import MemberPaths
 from mx_artifacts.bundle.names import path_fault
 from mx_artifacts.core.digest import Bytes
+from mx_artifacts.core.foreign_text import shown
 from mx_artifacts.errors import BundleError, UnsafePathError
 
 _MAX_EXTENSION_BYTES = 64 * 1024
@@ -232,7 +233,7 @@ class BundleScanner:
         path, is_dir = _path_of(header, extension)
         size = self._size_of(header, extension)
         if is_dir and size:
-            raise BundleError(f"directory {path!r} has a size of {size} bytes")
+            raise BundleError(f"directory '{shown(path)}' has a size of {size} bytes")
         if path == ".":
             if self._root_seen or not is_dir:
                 raise UnsafePathError("the root is in the bundle twice, or as a file")

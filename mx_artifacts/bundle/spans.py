@@ -12,6 +12,7 @@ from mx_artifacts.bundle.index import CHECKSUM_UNIT_BYTES, MappedMember
 from mx_artifacts.bundle.scan import BundleMember
 from mx_artifacts.core.chunks import file_ranges
 from mx_artifacts.core.digest import crc32c, crc32c_hex
+from mx_artifacts.core.foreign_text import shown
 from mx_artifacts.core.manifest import ManifestChunk
 
 MAX_SPAN_BYTES = CHECKSUM_UNIT_BYTES
@@ -77,7 +78,7 @@ class Span:
             return ""
         part = self.parts[damaged]
         actual, wanted = crc32c_hex(crc32c(self.content_of(part, data))), crc32c_hex(part.checksum)
-        return f"{part.member.path!r} at {part.position}: {actual} for {wanted}"
+        return f"'{shown(part.member.path)}' at {part.position}: {actual} for {wanted}"
 
     def starts(self) -> array[int]:
         """Return where each of its parts begins in it."""

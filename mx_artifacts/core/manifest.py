@@ -11,6 +11,7 @@ from itertools import zip_longest
 from mx_artifacts.core.canonical import canonical_json
 from mx_artifacts.core.chunks import MAX_CHUNK_SIZE_BYTES, chunk_count, expected_chunks
 from mx_artifacts.core.digest import sha256_hex
+from mx_artifacts.core.foreign_text import shown
 from mx_artifacts.core.identity import SourceType
 from mx_artifacts.errors import ArtifactIdMismatchError, ManifestInvalidError
 
@@ -103,7 +104,7 @@ class ArtifactHeader:
 
 def _require(condition: bool, message: str) -> None:
     if not condition:
-        raise ManifestInvalidError(message)
+        raise ManifestInvalidError(shown(message))
 
 
 def check_manifest_path(path: str) -> None:

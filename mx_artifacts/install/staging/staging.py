@@ -21,6 +21,7 @@ from mx_artifacts.bulk.status import stamp_columns
 from mx_artifacts.bundle.index import BundleMap
 from mx_artifacts.bundle.spans import Part, Span
 from mx_artifacts.core.digest import crc32c_hex
+from mx_artifacts.core.foreign_text import shown
 from mx_artifacts.errors import InstallVerificationError
 from mx_artifacts.filesystem.files import existing_in
 from mx_artifacts.filesystem.space import Need, os_errors_translated, require_space
@@ -334,7 +335,7 @@ class Staging:
                         if path not in self._directories:
                             self._apply_access(f"{TREE}/{path}")
                     elif not stat.S_ISREG(found.st_mode):
-                        raise InstallVerificationError(f"staged {path!r} is no regular file")
+                        raise InstallVerificationError(f"staged '{shown(path)}' is no regular file")
                     elif (
                         path in self._files
                         and self._writer.changed_at_ns[path] == found.st_ctime_ns
@@ -352,7 +353,9 @@ class Staging:
             touched.items(), found.modes, found.sizes, found.mtimes_ns, strict=True
         ):
             if not stat.S_ISREG(mode) or size != now.size:
-                raise InstallVerificationError(f"staged {path!r} is not what was written into it")
+                raise InstallVerificationError(
+                    f"staged '{shown(path)}' is not what was written into it"
+                )
             came = self._files[path]
             files[path] = InstalledFile(
                 path,
@@ -369,7 +372,7 @@ class Staging:
         place = f"{self.directory}/{path}"
         found = os.lstat(place)
         if not stat.S_ISREG(found.st_mode):
-            raise InstallVerificationError(f"staged {path!r} is no regular file")
+            raise InstallVerificationError(f"staged '{shown(path)}' is no regular file")
         self._apply_access(f"{TREE}/{path}")
         came = self._files.get(path)
         arrived = None if came is None else (came.size, came.checksum)

@@ -13,13 +13,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 from mx_artifacts.bundle.entry import EntryView
+from mx_artifacts.core.foreign_text import shown
 from mx_artifacts.core.json_objects import parse_object
 from mx_artifacts.filesystem.beneath import Directory
 from mx_artifacts.filesystem.regular_file import read_regular_file
 from mx_artifacts.filesystem.resolved_path import open_directory
 from mx_artifacts.kinds.base import FixupReport
 from mx_artifacts.kinds.entry_checks import empty_fault, names_in
-from mx_artifacts.kinds.foreign_text import shown
 
 _SUFFIX = "_cute_dsl"
 _META = "meta.json"

@@ -16,9 +16,9 @@ from pathlib import Path
 
 from mx_artifacts.bundle.entry import EntryView
 from mx_artifacts.bundle.rules import PackRules
+from mx_artifacts.core.foreign_text import shown
 from mx_artifacts.core.identity import BackendFramework, SourceType
 from mx_artifacts.kinds.base import NEVER_PACKED, CacheKind, EntryVerdict, RootRule
-from mx_artifacts.kinds.foreign_text import shown
 from mx_artifacts.kinds.inductor.checks import fault_of
 from mx_artifacts.kinds.inductor.cpu_code import CPU_CODE_VALUES
 from mx_artifacts.kinds.inductor.vllm_factor_files import VLLM_FACTORS

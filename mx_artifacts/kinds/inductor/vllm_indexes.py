@@ -14,9 +14,9 @@ from pathlib import Path
 
 from mx_artifacts.bulk.overwrite import overwrite
 from mx_artifacts.bundle.entry import EntryView
+from mx_artifacts.core.foreign_text import shown
 from mx_artifacts.filesystem.regular_file import read_regular_file
 from mx_artifacts.kinds.base import FixupReport
-from mx_artifacts.kinds.foreign_text import shown
 from mx_artifacts.kinds.inductor.literals import (
     MAX_LITERAL_BYTES,
     LiteralString,

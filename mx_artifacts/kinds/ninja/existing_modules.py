@@ -6,9 +6,9 @@ import os
 from pathlib import Path
 
 from mx_artifacts.bundle.entry import EntryView
+from mx_artifacts.core.foreign_text import shown
 from mx_artifacts.kinds.base import EntryVerdict
 from mx_artifacts.kinds.existing_entries import fetched_differs
-from mx_artifacts.kinds.foreign_text import shown
 from mx_artifacts.kinds.ninja.build_log import RAPIDHASH_VERSION
 from mx_artifacts.kinds.ninja.module_state import (
     BUILD_FILE,

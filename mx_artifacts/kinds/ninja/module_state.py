@@ -23,8 +23,8 @@ from functools import cached_property
 from pathlib import Path
 
 from mx_artifacts.bulk.overwrite import overwrite
+from mx_artifacts.core.foreign_text import shown
 from mx_artifacts.filesystem.regular_file import have_same_content, read_regular_file
-from mx_artifacts.kinds.foreign_text import shown
 from mx_artifacts.kinds.ninja.build_file import BuildFile, parse_build_file
 from mx_artifacts.kinds.ninja.build_log import (
     MAX_LOG_BYTES,

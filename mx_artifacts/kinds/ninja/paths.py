@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from mx_artifacts.kinds.foreign_text import shown
+from mx_artifacts.core.foreign_text import shown
 
 _PLAIN = re.compile(rb"/[^\s$:|'\"\\]*")
 # What may be before an absolute path: nothing, a separator, or the letter of -I, -L, -B or -F.

@@ -12,9 +12,9 @@ import os
 import shutil
 from pathlib import Path
 
+from mx_artifacts.core.foreign_text import shown
 from mx_artifacts.errors import RelocationError
 from mx_artifacts.kinds.base import FixupReport
-from mx_artifacts.kinds.foreign_text import shown
 from mx_artifacts.kinds.ninja.build_log import RAPIDHASH_VERSION
 from mx_artifacts.kinds.ninja.module_state import (
     STATE_FILES,

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from mx_artifacts.kinds.foreign_text import shown
+from mx_artifacts.core.foreign_text import shown
 
 MAX_BUILD_FILE_BYTES = 1 << 20
 """Maximum size of a build file [bytes]. FlashInfer's have 1 kB and 0.2 kB for each source."""

@@ -19,9 +19,9 @@ from typing import Any, NamedTuple
 
 from mx_artifacts.bulk.overwrite import overwrite_files
 from mx_artifacts.bulk.read import contents_of
+from mx_artifacts.core.foreign_text import shown
 from mx_artifacts.errors import RelocationError, UnsafePathError
 from mx_artifacts.kinds.base import FileContent, FixupReport
-from mx_artifacts.kinds.foreign_text import shown
 
 GROUP_PREFIX = "__grp__"
 MAX_GROUP_FILE_BYTES = 128 * 1024

@@ -11,10 +11,10 @@ from collections.abc import Set
 from pathlib import Path
 
 from mx_artifacts.bundle.entry import COMMIT_SECONDS, EntryView
+from mx_artifacts.core.foreign_text import shown
 from mx_artifacts.errors import UnsafePathError
 from mx_artifacts.kinds.base import EntryVerdict
 from mx_artifacts.kinds.entry_checks import binary_fault, json_fault, names_in
-from mx_artifacts.kinds.foreign_text import shown
 from mx_artifacts.kinds.triton.group_files import (
     GROUP_PREFIX,
     MAX_GROUP_FILE_BYTES,

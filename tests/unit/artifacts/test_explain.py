@@ -55,8 +55,7 @@ class Server:
                 WorkerRecord(
                     status=SourceStatus.READY,
                     artifact=ArtifactSummary("a", 1, 1, 1),
-                    worker_grpc_endpoint="w:1",
-                    **record,  # type: ignore[arg-type]
+                    **{"worker_grpc_endpoint": "w:1", **record},  # type: ignore[arg-type]
                 ),
             )
             for each in identities
@@ -94,6 +93,15 @@ def explained(
 def test_an_artifact_that_is_refused_here_does_not_fit() -> None:
     (found,) = explain(HERE, refused={"a": "a is quarantined"})
     assert (found.fits, found.verdict.refusal) == (False, "a is quarantined")
+
+
+@pytest.mark.parametrize("endpoint", ["unix:/run/engine.sock", "dns://8.8.8.8/w:1", "\x1b" * 10**6])
+def test_an_endpoint_that_is_not_host_and_port_is_no_source(endpoint: str) -> None:
+    (found,) = explain(HERE, worker_grpc_endpoint=endpoint)
+    assert not found.fits
+    assert "is not host:port" in found.verdict.obstacle
+    assert len(found.verdict.obstacle) < 300
+    assert found.verdict.obstacle.isprintable()
 
 
 def test_a_source_that_fits_comes_first_and_differs_in_nothing() -> None:

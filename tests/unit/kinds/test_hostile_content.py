@@ -17,7 +17,6 @@ from mx_artifacts.kinds.base import EntryVerdict
 from mx_artifacts.kinds.entry_checks import MAX_JSON_BYTES
 from mx_artifacts.kinds.existing_entries import existing_entry_judge, fetched_differs
 from mx_artifacts.kinds.flashinfer.cute_modules import MAX_META_BYTES, match_cute_modules
-from mx_artifacts.kinds.foreign_text import MAX_SHOWN_CHARACTERS, shown
 from mx_artifacts.kinds.inductor.vllm_factors import first_factors, flat_factors
 from mx_artifacts.kinds.inductor.vllm_hash_directories import rank_sets
 from mx_artifacts.kinds.inductor.vllm_indexes import relocate_vllm_indexes
@@ -229,22 +228,3 @@ def test_files_that_are_compared(tmp_path: Path) -> None:
     assert not fetched_differs("f", ours, theirs)
     os.truncate(theirs / "f", 1 << 40)
     assert fetched_differs("f", ours, theirs)
-
-
-@pytest.mark.parametrize(
-    ("foreign", "expected"),
-    [
-        ("plain", "plain"),
-        (b"bytes \xff", "bytes \\xff"),
-        ("\x1b[2Jé\u202e\udcff", "\\x1b[2Jé\\u202e\\udcff"),
-        ("x" * MAX_SHOWN_CHARACTERS, "x" * MAX_SHOWN_CHARACTERS),
-    ],
-)
-def test_foreign_text_is_shown(foreign: str | bytes, expected: str) -> None:
-    assert shown(foreign) == expected
-
-
-@pytest.mark.parametrize("foreign", ["x" * 10_000, b"\xff" * 10_000_000, "\x1b" * 10_000_000])
-def test_foreign_text_is_cut(foreign: str | bytes) -> None:
-    assert len(shown(foreign)) == MAX_SHOWN_CHARACTERS
-    assert shown(foreign).endswith("...")
