@@ -18,8 +18,9 @@ from mx_artifacts.errors import ArtifactIdMismatchError, ManifestInvalidError
 MANIFEST_VERSION = 1
 MAX_FILES = 4096
 """Bundles in one artifact; a kind has a handful, so more is damage or an attack."""
-MAX_CHUNKS = 1 << 24
-"""Chunks in one artifact: bounds a target's memory before it trusts any table."""
+MAX_CHUNKS = 1 << 18
+"""Maximum number of chunks in one artifact, 16 TiB of the default size. A target holds the table
+before it can know whether it hashes to the artifact id: this keeps a forged one below 128 MiB."""
 
 _CHECKSUM = re.compile(r"[0-9a-f]{8}")
 
@@ -34,7 +35,7 @@ class ManifestFile:
     checksum: str
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class ManifestChunk:
     """A byte range of one bundle, never empty."""
 

@@ -12,7 +12,7 @@ class Ranges:
     def __init__(self, ranges: Iterable[tuple[int, int]] = ()) -> None:
         self._starts: list[int] = []
         self._ends: list[int] = []
-        for start, end in ranges:
+        for start, end in sorted(ranges):  # so that each is added at the end
             self.add(start, end)
 
     def __iter__(self) -> Iterator[tuple[int, int]]:

@@ -12,6 +12,7 @@ from typing import cast
 import pytest
 
 from mx_artifacts.artifacts.target import explain as explain_module
+from mx_artifacts.artifacts.target import record_reader
 from mx_artifacts.artifacts.target.explain import (
     MAX_EXPLAINED,
     Candidate,
@@ -156,6 +157,22 @@ def test_of_other_models_some_are_read_and_the_rest_is_counted(
     monkeypatch.setattr(explain_module, "MAX_OTHER_MODELS", 3)
     found = explained(Server(*(HERE.with_fields(model_name=f"m{n}") for n in range(5))))
     assert (len(found.candidates), found.not_looked_at) == (3, 2)
+
+
+def test_records_are_read_up_to_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server that lists sources without end holds nobody up."""
+    monkeypatch.setattr(record_reader, "MAX_RECORDS", 4)
+    server = Server(*(HERE.with_fields(torch_version=f"2.{n}") for n in range(10)))
+    asked: list[str] = []
+    read = server.get_metadata
+
+    def get_metadata(mx_source_id: str, worker_id: str) -> StoredWorker | None:
+        asked.append(mx_source_id)
+        return read(mx_source_id, worker_id)
+
+    monkeypatch.setattr(server, "get_metadata", get_metadata)
+    found = explained(server)
+    assert (len(asked), len(found.candidates), found.not_looked_at) == (4, 4, 6)
 
 
 def test_another_accelerator_is_a_reason() -> None:
