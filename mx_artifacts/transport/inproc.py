@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from mx_artifacts.errors import PeerLostError, TransportError, TransportUnavailableError
-from mx_artifacts.transport.addresses import address_of, check_ranges, view_of_dram
+from mx_artifacts.transport.addresses import PlacedRegion, address_of, check_ranges, view_of_dram
 from mx_artifacts.transport.base import (
     LocalMemory,
     MemoryKind,
@@ -31,25 +31,13 @@ _agents_lock = threading.Lock()
 _incarnations = itertools.count(1)
 
 
-class InprocRegion:
+class InprocRegion(PlacedRegion):
     """Registered memory; holds a view of it until closed."""
 
-    kind = MemoryKind.DRAM
-    device_id = 0
-
     def __init__(self, owner: InprocTransport, view: memoryview) -> None:
-        self._addr = address_of(view)
+        super().__init__(address_of(view), view.nbytes)
         self.view = view
-        self._length = self.view.nbytes
         self._owner = owner
-
-    @property
-    def addr(self) -> int:
-        return self._addr
-
-    @property
-    def length(self) -> int:
-        return self._length
 
     def close(self) -> None:
         """Deregister; later reads of it fail as PeerLostError."""
