@@ -40,6 +40,7 @@ from mx_artifacts.observability.catalogue import DiscoveryWaiting, SeedFailed
 from mx_artifacts.observability.events import EventSink, ignore_events
 from mx_artifacts.runtime.clock import SYSTEM_CLOCK, Clock
 from mx_artifacts.runtime.deadline import Deadline
+from mx_artifacts.runtime.node_limits import node_limits_named
 from mx_artifacts.runtime.process_end import HomeProcess
 from mx_artifacts.transfer.artifact.fetch import fetch_artifact
 from mx_artifacts.transfer.base import SourceAddress
@@ -213,6 +214,7 @@ class ArtifactFetcher:
         """
         return self._transfer(kind, identity, roots).count_existing_entries()
 
+    @node_limits_named()
     def fetch_and_install(
         self,
         kind: CacheKind,
@@ -240,6 +242,7 @@ class ArtifactFetcher:
             InstallError, BundleError: the roots are as they were.
             GroupFailedError: any of these, at whichever member; the roots are as they were.
             GroupInDoubtError: likewise, but others may have installed.
+            NodeLimitError: this process may have no more threads, files or memory.
             ConfigurationError, RemoteError: the group cannot be joined; nothing was asked for.
         """
         plan = partial(self._plan, kind, identity, roots, replace=replace)
