@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import mmap
 import os
 import stat
 from collections.abc import Iterator
@@ -31,6 +32,18 @@ def open_regular_file(path: str | Path) -> Iterator[tuple[int, int]]:
         yield descriptor, status.st_size
     finally:
         os.close(descriptor)
+
+
+def mapped_regular_file(path: str | Path) -> memoryview:
+    """Return the content of the file `path`, which is read as it is looked at.
+
+    Raises:
+        OSError: as `open_regular_file`.
+    """
+    with open_regular_file(path) as (descriptor, size):
+        if not size:
+            return memoryview(b"")
+        return memoryview(mmap.mmap(descriptor, size, access=mmap.ACCESS_READ))
 
 
 def read_regular_file(path: str | Path, max_bytes: int) -> bytes:

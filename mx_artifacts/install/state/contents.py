@@ -60,12 +60,15 @@ class VerifyReport:
         return all(entry.state == "intact" for root in self.roots for entry in root.entries)
 
 
-def verify_receipt(receipt: Receipt, *, except_for: Collection[str] = ()) -> VerifyReport:
+def verify_receipt(
+    receipt: Receipt, *, except_for: Collection[tuple[str, str]] = ()
+) -> VerifyReport:
     """Compare size and CRC32C of every installed file with the receipt.
 
-    Entries in `except_for` (those that a later install put there, say) are passed over. Changes
-    nothing, and leaves access times alone where this user owns the files. Modes and mtimes are
-    not compared: an engine may move them without harm (DeepJIT marks a hit so).
+    `except_for` has root and entry of those that are passed over, such as those that a later
+    install put there. Changes nothing, and leaves access times alone where this user owns the
+    files. Modes and mtimes are not compared: an engine may move them without harm (DeepJIT marks a
+    hit so).
 
     Raises:
         OSError: a file that is there cannot be read.
@@ -73,8 +76,8 @@ def verify_receipt(receipt: Receipt, *, except_for: Collection[str] = ()) -> Ver
     return VerifyReport(tuple(_root_state(root, except_for) for root in receipt.roots))
 
 
-def _root_state(receipt: RootReceipt, except_for: Collection[str]) -> RootState:
-    entries = [entry for entry in receipt.installed if entry.entry not in except_for]
+def _root_state(receipt: RootReceipt, except_for: Collection[tuple[str, str]]) -> RootState:
+    entries = [each for each in receipt.installed if (receipt.root, each.entry) not in except_for]
     try:
         with open_directory(Path(receipt.root)) as root:
             return RootState(receipt.root, tuple(entry_state(root, entry) for entry in entries))

@@ -88,9 +88,9 @@ def test_what_leaves_nothing_to_follow(beside: tuple[str, ...], run: RunCli) -> 
 @pytest.mark.parametrize("family", ["cuda", "CPU"])
 def test_an_accelerator_family_is_taken_in_any_case(family: str, run: RunCli) -> None:
     assert run(*LIST).code == 14
-    stated = ("--identity", "gpu_arch=sm90", "--identity", "cuda_version=12")
-    stated += ("--identity", "triton_version=3", "--identity", "triton_key=k")
-    assert run(*FETCH, "--model", "m", *stated, "--accelerator", family).code == 14
+    stated = ("gpu_arch=sm90", "cuda_version=12", "triton_version=3", "triton_key=k")
+    identity = [word for each in stated for word in ("--identity", each)]
+    assert run(*FETCH, "--model", "m", *identity, "--accelerator", family).code == 14
 
 
 @pytest.mark.parametrize(
