@@ -13,11 +13,17 @@ from __future__ import annotations
 import contextlib
 import threading
 import uuid
+from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from mx_artifacts.errors import LeaseError, LeaseExpiredError, UnknownLeaseError
+from mx_artifacts.errors import (
+    LeaseError,
+    LeaseExpiredError,
+    NoFreeSlotError,
+    UnknownLeaseError,
+)
 from mx_artifacts.runtime.clock import Clock
 
 T = TypeVar("T")
@@ -25,6 +31,13 @@ T = TypeVar("T")
 REMEMBERED_EXPIRED_LEASES = 1024
 """Maximum number of freed leases whose late release gets an error of its own; older ones are
 unknown."""
+
+
+MAX_LEASES_OF_SESSION = 4096
+"""Maximum number of leases of one session: far above the reads of one target at once."""
+MAX_PLAIN_LEASES = 16_384
+"""Maximum number of leases of all peers without a session: a fleet of the reference's targets holds
+some thousand. Whoever takes them all up keeps out others without a session only."""
 
 
 @dataclass(frozen=True)
@@ -68,6 +81,7 @@ class LeaseTable(Generic[T]):
         self._new_id = new_id
         self._lock = threading.Lock()
         self._entries: dict[str, _Entry[T]] = {}
+        self._of_holder: Counter[str] = Counter()
         self._expired: dict[str, None] = {}  # an ordered set
         self._closed = False
 
@@ -79,18 +93,23 @@ class LeaseTable(Generic[T]):
     def count_plain(self) -> int:
         """Return how many leases belong to no session."""
         with self._lock:
-            return sum(not entry.session_id for entry in self._entries.values())
+            return self._of_holder[""]
 
     def grant(self, session_id: str, detail: T, on_free: Callable[[], None]) -> Lease[T]:
         """Lease `detail` for one ttl to a session, or ("") to a plain peer that has none.
 
         Raises:
             LeaseError: the table is closed; `on_free` will not be called.
+            NoFreeSlotError: this session, or all plain peers together, have too many; likewise.
         """
         lease = Lease(self._new_id(), detail)
+        most = MAX_LEASES_OF_SESSION if session_id else MAX_PLAIN_LEASES
         with self._lock:
             if self._closed:
                 raise LeaseError("the source is stopping and grants no lease")
+            if self._of_holder[session_id] >= most:
+                raise NoFreeSlotError(f"{most} leases are held already and not released")
+            self._of_holder[session_id] += 1
             self._entries[lease.lease_id] = _Entry(lease, session_id, self._deadline(), on_free)
         return lease
 
@@ -126,7 +145,7 @@ class LeaseTable(Generic[T]):
             UnknownLeaseError: never granted, released before, or forgotten.
         """
         with self._lock:
-            entry = self._entries.pop(lease_id, None)
+            entry = self._take_out(lease_id)
             if entry is None and lease_id in self._expired:
                 raise LeaseExpiredError(
                     f"lease {lease_id} was not renewed and its memory is in use again",
@@ -158,7 +177,7 @@ class LeaseTable(Generic[T]):
         with self._lock:
             mine = self._of_session(session_id)
             for entry in mine:
-                del self._entries[entry.lease.lease_id]
+                self._take_out(entry.lease.lease_id)
         return _free(mine)
 
     def expire(self) -> int:
@@ -171,7 +190,7 @@ class LeaseTable(Generic[T]):
             limit = self._clock.monotonic() - self._grace_seconds
             over = [entry for entry in self._entries.values() if entry.expires_at <= limit]
             for entry in over:
-                del self._entries[entry.lease.lease_id]
+                self._take_out(entry.lease.lease_id)
                 self._expired[entry.lease.lease_id] = None
             while len(self._expired) > REMEMBERED_EXPIRED_LEASES:
                 del self._expired[next(iter(self._expired))]
@@ -183,13 +202,22 @@ class LeaseTable(Generic[T]):
             self._closed = True
             entries = list(self._entries.values())
             self._entries.clear()
+            self._of_holder.clear()
         _free(entries)
+
+    def _take_out(self, lease_id: str) -> _Entry[T] | None:
+        entry = self._entries.pop(lease_id, None)
+        if entry is not None:
+            self._of_holder[entry.session_id] -= 1
+            if not self._of_holder[entry.session_id]:
+                del self._of_holder[entry.session_id]
+        return entry
 
     def _deadline(self) -> float:
         return self._clock.monotonic() + self._ttl_seconds
 
     def _of_session(self, session_id: str) -> list[_Entry[T]]:
-        if not session_id:
+        if not session_id or not self._of_holder[session_id]:
             return []
         return [entry for entry in self._entries.values() if entry.session_id == session_id]
 

@@ -96,6 +96,17 @@ def is_loopback(host: str) -> bool:
     return _address_of(name).is_loopback
 
 
+def is_own_address(address: str) -> bool:
+    """Return whether an IP address is one of this machine's."""
+    try:
+        family = {4: socket.AF_INET, 6: socket.AF_INET6}[ipaddress.ip_address(address).version]
+        with socket.socket(family, socket.SOCK_DGRAM) as probe:
+            probe.bind((address, 0))
+    except (OSError, ValueError):
+        return False
+    return True
+
+
 def is_unspecified(host: str) -> bool:
     """Return whether `host` means every address of a machine: 0.0.0.0 or ::."""
     return _address_of(host).is_unspecified

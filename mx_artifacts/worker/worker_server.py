@@ -10,11 +10,13 @@ from concurrent.futures import ThreadPoolExecutor
 import grpc
 
 from mx_artifacts.errors import ConfigurationError, TransportError
+from mx_artifacts.node.network import is_own_address
 from mx_artifacts.observability.catalogue import WorkerPortChanged
 from mx_artifacts.observability.events import EventSink, ignore_events
 from mx_artifacts.transport.base import Transport
 from mx_artifacts.wire.listen import ListenSettings, bind, is_in_use, join_address
 from mx_artifacts.worker.base import ServedService
+from mx_artifacts.worker.call_limits import CallLimits
 from mx_artifacts.worker.serving_settings import ServingSettings
 
 logger = logging.getLogger(__name__)
@@ -26,6 +28,8 @@ _SPARE_THREADS = 16
 """For calls that never wait: releases, renewals, tables. A synchronous gRPC server gives every call
 a thread for as long as it lasts, so those that last long are counted and bounded; with these on
 top a release never queues behind them. Threads are made on demand, so a quiet source has few."""
+_MAX_WAITING_CALLS = 1024
+"""Maximum number of calls that wait for a thread; gRPC refuses more at once."""
 DEFAULT_GRACE_SECONDS = 5.0
 """Enough for the chunks under way; an orderly end should not take longer than a pod's (30 s)."""
 _EXPIRE_INTERVAL_SECONDS = 1.0
@@ -37,6 +41,9 @@ _SERVER_OPTIONS = (
     ("grpc.keepalive_time_ms", 10_000),
     ("grpc.keepalive_timeout_ms", 5_000),
     ("grpc.http2.max_pings_without_data", 0),
+    # A connection that does not speak HTTP/2, or asks for nothing, is closed.
+    ("grpc.server_handshake_timeout_ms", 5_000),
+    ("grpc.max_connection_idle_ms", 300_000),
 )
 
 
@@ -70,9 +77,15 @@ class WorkerServer:
         self._events = events
         self._port = 0
         self._stopping = threading.Event()
-        waiting = sum(service.max_waiting_calls for service in services)
-        self._threads = ThreadPoolExecutor(waiting + _SPARE_THREADS, thread_name_prefix="mx-worker")
-        self._server = grpc.server(self._threads, options=_SERVER_OPTIONS)
+        max_calls = sum(service.max_waiting_calls for service in services) + _SPARE_THREADS
+        self._threads = ThreadPoolExecutor(max_calls, thread_name_prefix="mx-worker")
+        self._call_limits = CallLimits(max_calls, is_own_address)
+        self._server = grpc.server(
+            self._threads,
+            interceptors=(self._call_limits,),
+            options=_SERVER_OPTIONS,
+            maximum_concurrent_rpcs=max_calls + _MAX_WAITING_CALLS,
+        )
         for service in services:
             service.add_to(self._server)
         self._expirer = threading.Thread(target=self._expire, name="mx-leases", daemon=True)
@@ -140,6 +153,8 @@ class WorkerServer:
 
     def _expire(self) -> None:
         while not self._stopping.wait(_EXPIRE_INTERVAL_SECONDS):
+            if late := self._call_limits.expire():
+                logger.warning("%d calls took too long and were ended", late)
             count = sum(service.expire_leases() for service in self._services)
             if count:
                 logger.warning("%d leases were never released; their memory is free again", count)

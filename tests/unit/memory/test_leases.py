@@ -10,7 +10,13 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, invariant, rule
 
-from mx_artifacts.errors import LeaseError, LeaseExpiredError, UnknownLeaseError
+from mx_artifacts.errors import (
+    LeaseError,
+    LeaseExpiredError,
+    NoFreeSlotError,
+    UnknownLeaseError,
+)
+from mx_artifacts.memory import leases
 from mx_artifacts.memory.leases import REMEMBERED_EXPIRED_LEASES, LeaseTable
 from mx_artifacts.runtime.clock import FakeClock
 
@@ -41,6 +47,25 @@ def test_release_frees_and_returns_the_lease(world: World) -> None:
     with pytest.raises(UnknownLeaseError):
         world.table.release(lease_id)
     assert world.freed == {"chunk 1": 1}
+
+
+def test_one_holder_keeps_out_no_other(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(leases, "MAX_LEASES_OF_SESSION", 3)
+    monkeypatch.setattr(leases, "MAX_PLAIN_LEASES", 2)
+    held = {holder: [world.grant(holder, holder) for _ in range(2)] for holder in ("", "s")}
+    with pytest.raises(NoFreeSlotError, match="2 leases"):
+        world.grant("", "too many")
+    world.grant("s", "s")
+    with pytest.raises(NoFreeSlotError, match="3 leases"):
+        world.grant("s", "too many")
+    assert world.grant("another", "a")
+    world.table.release(held["s"][0])
+    assert world.grant("s", "again")
+    world.clock.advance(TTL_SECONDS + GRACE_SECONDS)
+    world.table.expire()
+    assert world.table.count_plain() == 0
+    assert world.grant("", "again")
+    assert world.freed["too many"] == 0
 
 
 def test_an_expired_lease_is_quarantined_for_the_grace_period(world: World) -> None:
