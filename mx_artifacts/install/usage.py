@@ -1,4 +1,4 @@
-"""Return whether an engine used what was installed, or compiled beside it.
+"""Whether an engine used what was installed, or compiled beside it.
 
 No engine says so by itself, and a counter of hits may say "hit" while it compiles
 (docs/cache-facts.md, 9.9). Files tell: a compile leaves new ones under the root; a read moves an

@@ -155,7 +155,7 @@ def test_a_member_that_is_killed_when_it_has_staged(nodes: Nodes) -> None:
     slow, killed = nodes.start(1), nodes.start(0)
     assert killed.expect("group.waiting")
     killed.kill()
-    assert_failed(slow, f"member {me(0)} was not heard of", "staged when it fell silent")
+    assert_failed(slow, f"member {me(0)} was silent", "staged when it fell silent")
     assert list(map(picture, nodes.roots)) == nodes.before
 
 
@@ -167,7 +167,7 @@ def test_a_member_that_is_killed_when_it_has_moved(nodes: Nodes) -> None:
     assert killed.expect("install.moved")
     killed.kill()
     stopped.send(signal.SIGCONT)
-    assert_failed(stopped, f"member {me(1)} was not heard of")
+    assert_failed(stopped, f"member {me(1)} was silent")
     assert picture(nodes.roots[0]) == nodes.before[0]
     assert leftovers(nodes.roots[1]) != []
     nodes.run()

@@ -151,8 +151,14 @@ def main(staged: str, root: str, memory_bytes: str) -> None:
     verdicts = {name: judge(Path(root), name, None) for name in sorted(os.listdir(root))}
     result = {
         "dropped": dropped,
-        "faults": {name: each.fault for name, each in verdicts.items() if each.fault},
-        "doubts": {name: each.doubt for name, each in verdicts.items() if each.doubt},
+        "faults": {
+            name: each.unusable_reason for name, each in verdicts.items() if each.unusable_reason
+        },
+        "doubts": {
+            name: each.unverified_reason
+            for name, each in verdicts.items()
+            if each.unverified_reason
+        },
     }
     print(json.dumps(result))
 

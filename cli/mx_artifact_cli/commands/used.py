@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 @takes(ReceiptOptions)
 @click.pass_obj
 def command(output: Output, options: ReceiptOptions) -> None:
-    """Return whether an engine used an installed cache or compiled beside it.
+    """Tell whether an engine used an installed cache or compiled beside it.
 
     Takes a RECEIPT, or the newest receipt of a kind's roots. Call it when the engine has started.
     The verdict is hit, recompiled, unused or unknown; exits with 0 when all are hit, else with 3.
