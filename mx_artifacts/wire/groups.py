@@ -4,9 +4,24 @@ from __future__ import annotations
 
 from typing import NamedTuple, cast
 
-from mx_artifacts.core.groups import Member, MemberReport, Phase, Progress, Round
+from mx_artifacts.core.foreign_text import shown
+from mx_artifacts.core.groups import (
+    MAX_REASON_LENGTH,
+    MAX_SIZE,
+    PRESENCE_SECONDS,
+    Member,
+    MemberReport,
+    Phase,
+    Progress,
+    Round,
+)
 from mx_artifacts.errors import ConfigurationError, RemoteError
 from mx_artifacts.wire.gen.mx_artifacts.v1 import group_pb2 as pb
+
+MIN_PRESENCE_SECONDS = 1.0
+"""A server that wants to hear more often is not obeyed: a member would do nothing else."""
+MAX_PRESENCE_SECONDS = 600.0
+"""A member that has moved and hears nothing for the presence time takes back what it has moved."""
 
 
 class GroupAnswer(NamedTuple):
@@ -77,8 +92,13 @@ def answer_from_wire(message: pb.GroupReportResponse, size: int, address: str) -
     """Return the answer of the server at `address` about a group of `size`.
 
     Raises:
-        RemoteError: it has a value that this version does not know.
+        RemoteError: it has a value that this version does not know, or more members than a group.
     """
+    if len(message.members) > MAX_SIZE:
+        raise RemoteError(
+            f"central server {address} names {len(message.members)} members of a group, which has "
+            f"{MAX_SIZE} at most"
+        )
     try:
         phase = Phase(message.phase)
         members = tuple(
@@ -90,5 +110,14 @@ def answer_from_wire(message: pb.GroupReportResponse, size: int, address: str) -
             f"central server {address} speaks of groups in another way: {error}",
             hint="run one version of mx-artifacts on all nodes",
         ) from None
-    round_ = Round(message.round_id, size, 0, phase, members, message.reason)
-    return GroupAnswer(round_, message.presence_seconds)
+    round_ = Round(
+        message.round_id, size, 0, phase, members, shown(message.reason, MAX_REASON_LENGTH)
+    )
+    return GroupAnswer(round_, _bounded(message.presence_seconds))
+
+
+def _bounded(presence_seconds: float) -> float:
+    """Return the presence time that a server states, within what a member can live with."""
+    if not presence_seconds > 0:  # not stated, or no number
+        return PRESENCE_SECONDS
+    return min(max(presence_seconds, MIN_PRESENCE_SECONDS), MAX_PRESENCE_SECONDS)

@@ -124,7 +124,7 @@ class GroupMember:
             BackendUnavailableError, RemoteError: the central server does not answer properly.
         """
         answer = self._join()
-        self._presence_seconds = answer.presence_seconds or PRESENCE_SECONDS
+        self._presence_seconds = answer.presence_seconds
         self._report = replace(self._report, round_id=answer.round.round_id)
         self._events(GroupJoined(self._report.group, self._wanted.member_id, answer.round.round_id))
         self._check(answer.round)
