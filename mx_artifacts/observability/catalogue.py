@@ -1,7 +1,8 @@
 """Every event that the library and the central server emit, one class each.
 
 docs/operations/events.md is written from this module. A sink tells events apart by class; `name` is
-what `--format jsonl` prints as `event`.
+what `--format jsonl` prints as `event`. `Event` compares and prints them all: generated for each
+class, that took a tenth of a command's start.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from mx_artifacts.observability.events import Event
 # --- several kinds --------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class KindSkipped(Event):
     """A kind that may be absent is, as `error` says: it has no source, or no place on this node."""
 
@@ -26,7 +27,7 @@ class KindSkipped(Event):
     error: MxArtifactsError
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class KindFailed(Event):
     """One of several kinds failed by `error`; the others go on."""
 
@@ -36,7 +37,7 @@ class KindFailed(Event):
     error: MxArtifactsError
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class IdentityUnchecked(Event):
     """A kind's identity leaves out `values`; a cache that differs in one of them matches too."""
 
@@ -46,7 +47,7 @@ class IdentityUnchecked(Event):
     values: Sequence[str]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class RootUngrouped(Event):
     """A root that all nodes of an engine must have, or none, is installed on this node alone.
 
@@ -62,7 +63,7 @@ class RootUngrouped(Event):
 # --- publishing ----------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class EngineAwaited(Event):
     """A publisher waits until the engine's health page at `url` says that the engine is ready."""
 
@@ -71,7 +72,7 @@ class EngineAwaited(Event):
     url: str
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class RootsAwaited(Event):
     """A kind's primary root holds no files yet; the kind is published when they come.
 
@@ -85,7 +86,7 @@ class RootsAwaited(Event):
     decided_by: str
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class RootsSettling(Event):
     """A publisher waits until nothing changes in `roots` any more."""
 
@@ -94,7 +95,7 @@ class RootsSettling(Event):
     roots: Sequence[str]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class RootsUnsettled(Event):
     """A kind's roots have not settled for `changing_seconds`, so it is not sealed (again) yet.
 
@@ -108,7 +109,7 @@ class RootsUnsettled(Event):
     is_served: bool
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class SealStarted(Event):
     """A kind's roots are packed and sealed now."""
 
@@ -117,7 +118,7 @@ class SealStarted(Event):
     kind: str
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class RootPacked(Event):
     """A cache root was packed into its bundle; `skipped`: paths that were left out, and why."""
 
@@ -130,7 +131,7 @@ class RootPacked(Event):
     skipped: Sequence[tuple[str, str]]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class ServerAwaited(Event):
     """The central server cannot be reached, because of `error`; a publisher waits for it."""
 
@@ -140,7 +141,7 @@ class ServerAwaited(Event):
     seconds_left: float
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class WorkerPortChanged(Event):
     """A worker listens on another port than the wanted one, which another process uses."""
 
@@ -150,7 +151,7 @@ class WorkerPortChanged(Event):
     port: int
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class PublishFailed(Event):
     """A kind that is followed cannot be sealed or announced, because of `error`.
 
@@ -165,7 +166,7 @@ class PublishFailed(Event):
     is_served: bool
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class SeedFailed(Event):
     """A target that should serve on what it fetches cannot; the fetch itself goes on."""
 
@@ -177,7 +178,7 @@ class SeedFailed(Event):
 # --- fetching ------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class DiscoveryWaiting(Event):
     """No source can be used yet, because of `error`; the next try follows."""
 
@@ -187,7 +188,7 @@ class DiscoveryWaiting(Event):
     seconds_left: float
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class FetchWaiting(Event):
     """Another process of this node fetches the same artifact into the same roots."""
 
@@ -196,7 +197,7 @@ class FetchWaiting(Event):
     error: MxArtifactsError
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class TransferStarted(Event):
     """The tables are known and verified; reading begins. A span is what one read carries."""
 
@@ -206,7 +207,7 @@ class TransferStarted(Event):
     span_count: int
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class SpanReceived(Event):
     """A span was read and verified."""
 
@@ -215,7 +216,7 @@ class SpanReceived(Event):
     length_bytes: int
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class SourceFailed(Event):
     """A source failed by `error`; what it did not deliver is read from others, if there are any."""
 
@@ -225,7 +226,7 @@ class SourceFailed(Event):
     error: MxArtifactsError
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class TransferFinished(Event):
     """Every span was received and verified."""
 
@@ -235,7 +236,7 @@ class TransferFinished(Event):
     span_count: int
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class FollowFailed(Event):
     """A look for something new of a kind failed by `error`; the next look tries again."""
 
@@ -248,7 +249,7 @@ class FollowFailed(Event):
 # --- installing ----------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class RootsLocked(Event):
     """An install holds the locks of its roots."""
 
@@ -257,7 +258,7 @@ class RootsLocked(Event):
     roots: Sequence[str]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class RootRecovered(Event):
     """What an interrupted install left in a root was settled: taken back, or found complete."""
 
@@ -267,7 +268,7 @@ class RootRecovered(Event):
     taken_back: bool
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class RootStaged(Event):
     """All files of a root are staged beside it."""
 
@@ -277,7 +278,7 @@ class RootStaged(Event):
     files: int
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class MovesJournaled(Event):
     """The moves into a root are in its journal; from now on a crash is recovered from."""
 
@@ -287,7 +288,7 @@ class MovesJournaled(Event):
     moves: int
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class EntryMoved(Event):
     """An entry was renamed into its root; `entry` is "" where the whole root was."""
 
@@ -297,7 +298,7 @@ class EntryMoved(Event):
     entry: str
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class ReceiptWritten(Event):
     """The install is complete; its receipt is durable."""
 
@@ -306,7 +307,7 @@ class ReceiptWritten(Event):
     path: str
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class EntryRemoved(Event):
     """An uninstall removed an entry."""
 
@@ -319,7 +320,7 @@ class EntryRemoved(Event):
 # --- groups --------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class GroupJoined(Event):
     """This node takes part in a round of its group."""
 
@@ -330,7 +331,7 @@ class GroupJoined(Event):
     round_id: str
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class GroupWaiting(Event):
     """Not all members of the group are ready; `reason` names those that are not."""
 
@@ -340,7 +341,7 @@ class GroupWaiting(Event):
     reason: str
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class GroupCommitted(Event):
     """All members are ready, so that each moves what it staged."""
 
@@ -349,7 +350,7 @@ class GroupCommitted(Event):
     group: str
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class GroupDone(Event):
     """All members have installed."""
 
@@ -361,7 +362,7 @@ class GroupDone(Event):
 # --- the central server --------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class ServerStarted(Event):
     """The central server answers calls at `address` (host:port), and keeps records in `backend`."""
 
@@ -375,7 +376,7 @@ class ServerStarted(Event):
     """Whether several servers may use the same records at once."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class SourcePublished(Event):
     """A worker published its record, or published it again."""
 
@@ -385,7 +386,7 @@ class SourcePublished(Event):
     worker_id: str
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class RecordsSwept(Event):
     """The reaper marked silent workers STALE, or deleted records that were STALE for long."""
 
@@ -395,7 +396,7 @@ class RecordsSwept(Event):
     deleted: int
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class BackendDown(Event):
     """The metadata backend cannot be reached; calls are answered UNAVAILABLE until it is back."""
 
@@ -404,7 +405,7 @@ class BackendDown(Event):
     error: MxArtifactsError
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class BackendUp(Event):
     """The metadata backend answers again."""
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class Event:
     """Something that happened. Fields in bytes end in `_bytes`, times in seconds in `_seconds`."""
 
@@ -22,6 +22,18 @@ class Event:
     def fields(self) -> Mapping[str, Any]:
         """Return the event's fields by name."""
         return {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Event) or type(self) is not type(other):
+            return NotImplemented
+        return self.fields() == other.fields()
+
+    def __hash__(self) -> int:
+        return hash((type(self), *self.fields().values()))
+
+    def __repr__(self) -> str:
+        fields = ", ".join(f"{name}={value!r}" for name, value in self.fields().items())
+        return f"{type(self).__qualname__}({fields})"
 
 
 EventSink = Callable[[Event], None]

@@ -16,7 +16,6 @@ from mx_artifact_cli.option_fields import takes
 from mx_artifact_cli.options import Verb
 from mx_artifact_cli.outcomes import KindsFailedError
 from mx_artifact_cli.output import Output, error_object
-from mx_artifact_cli.progress import progress
 from mx_artifact_cli.signals import StopRequest, stop_request
 from mx_artifacts.errors import MxArtifactsError, NoSourceError
 
@@ -53,6 +52,8 @@ def command(output: Output, options: FetchOptions) -> None:
     """
     options.check()
     selected = options.selected()
+    from mx_artifact_cli.progress import progress
+
     with progress(output) as events, opened_fetcher(options, selected, events) as fetcher:
         run = _Run(output, options, fetcher, options.request(selected), events)
         if options.dry_run:

@@ -12,7 +12,6 @@ from mx_artifact_cli.option_fields import takes
 from mx_artifact_cli.options import Verb
 from mx_artifact_cli.outcomes import KindsFailedError
 from mx_artifact_cli.output import Output
-from mx_artifact_cli.progress import progress
 from mx_artifact_cli.publish.options import PublishOptions
 from mx_artifact_cli.publish.report import PublishReport
 from mx_artifact_cli.selection import looked_at, require_present
@@ -58,6 +57,8 @@ def command(context: click.Context, options: PublishOptions) -> None:
         require_present(selected)
     publishing.serving.check(options.server)
     with contextlib.ExitStack() as resources:
+        from mx_artifact_cli.progress import progress
+
         events = resources.enter_context(progress(output))
         client = resources.enter_context(open_client(options.server))
         _wait_for_others(client, publishing, readiness, ready_url, events)

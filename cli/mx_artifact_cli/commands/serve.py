@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import click
 
@@ -12,9 +13,11 @@ from mx_artifact_cli.output import Output
 from mx_artifact_cli.signals import on_stop_request
 from mx_artifacts import settings
 from mx_artifacts.configuration import SettingFlags
-from mx_artifacts.observability.catalogue import ServerStarted
-from mx_artifacts.observability.events import Event
 from mx_artifacts.parsing import parse_integer, parse_text
+
+if TYPE_CHECKING:
+    from mx_artifacts.observability.catalogue import ServerStarted
+    from mx_artifacts.observability.events import Event
 
 
 @dataclass(frozen=True)
@@ -53,6 +56,7 @@ def command(output: Output, options: ServeOptions) -> None:
     """
     import asyncio  # here, since it takes longer than the rest of a command line's start
 
+    from mx_artifacts.observability.catalogue import ServerStarted
     from mx_artifacts.server.app import ServerConfig, serve
 
     config = ServerConfig.from_environment(

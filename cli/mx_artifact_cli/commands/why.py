@@ -13,7 +13,6 @@ import click
 from mx_artifact_cli import options as shared
 from mx_artifact_cli.connect import open_client
 from mx_artifact_cli.describe import identity_facts, identity_object, shortened
-from mx_artifact_cli.event_notes import EventNotes
 from mx_artifact_cli.option_fields import nested, option, takes
 from mx_artifact_cli.option_groups import IdentityOptions
 from mx_artifact_cli.options import Verb
@@ -22,7 +21,6 @@ from mx_artifact_cli.selection import ALL, identify, select_kinds
 from mx_artifact_cli.text import count_of
 from mx_artifacts import parsing
 from mx_artifacts.errors import ConfigurationError, ExitCode
-from mx_artifacts.observability.catalogue import IdentityUnchecked
 
 if TYPE_CHECKING:
     from mx_artifacts.artifacts.target.explain import Candidate, Explanation
@@ -108,6 +106,9 @@ def command(context: click.Context, options: WhyOptions) -> None:
 
     probed = identify(selected, model, options.identity, options.profile)
     if probed.unchecked:
+        from mx_artifact_cli.event_notes import EventNotes
+        from mx_artifacts.observability.catalogue import IdentityUnchecked
+
         EventNotes(output)(IdentityUnchecked(kind.name, probed.unchecked))
     with open_client(options.server) as client:
         wanted = SourceWanted(accelerator=options.accelerator or "")
