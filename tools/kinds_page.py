@@ -20,18 +20,20 @@ HEAD = """\
 <!-- Written by tools/kinds_page.py; run `make test-kinds`. -->
 # Real caches, moved
 
-Every cache here was filled by its real compiler (but for what "not real" says), published, fetched
-and installed by `mx-artifact` in processes of their own, and then run against in a fresh process,
-the source's cache out of reach.
-A job **hits** when it is served from the installed cache and compiles nothing; it is **refused**
-when the product named what it is made from as not installed or not usable, with the reason.
-Whatever is neither was recompiled silently, and fails the run.
+This page shows how real caches behave after a move. The real compiler filled each cache here (the
+column "not real" names the exceptions). Separate processes of `mx-artifact` published, fetched and
+installed it. Then a fresh process ran the cache's jobs against the installed cache, with the
+source's cache out of reach.
+
+A job **hits** if it uses the installed cache and compiles nothing. A job is **refused** if our
+report named its entry as not installed or not usable, with the reason. Every other job was
+recompiled silently, and fails the run.
 
     make test-kinds                     # all; several GB of compilers are installed once, in .venvs
-    make test-kinds CACHES=triton       # some: names of the first table, by commas
+    make test-kinds CACHES=triton       # some: names of the first table, separated by commas
 
-A cache whose compilers cannot be installed is skipped with the reason. `make test` plays a few of
-these cases with few jobs. To add a cache: tests/kinds/caches.py.
+A cache is skipped, with the reason, if its compilers cannot be installed. `make test` runs a few of
+these cases with few jobs. To add a cache, see tests/kinds/caches.py.
 """
 
 
@@ -95,9 +97,9 @@ def page(found: dict[str, Any]) -> str:
         f"GPU: {conditions['gpu']}, Python {conditions['python']}; by environment:\n\n{packages}\n"
         f"{per_cache(rows)}\n\n"
         "## By case\n\n"
-        "Jobs that hit, of all; `+ n`: refused with the reason below; –: not played.\n\n"
+        "Jobs that hit, out of all jobs; `+ n`: n jobs were refused (reasons below); –: not run.\n\n"
         f"{per_case(rows)}\n\n"
-        f"### Refused, or not played\n\n{reasons(rows) or 'Nothing.'}\n"
+        f"### Refused, or not run\n\n{reasons(rows) or 'Nothing.'}\n"
     )
 
 
