@@ -1,1 +1,1 @@
-"""Programs that measure, each run as `python -m benchmarks.<name>`; they share `harness/`."""
+"""Benchmark programs. Run each with `python -m benchmarks.<name>`; they share `harness/`."""

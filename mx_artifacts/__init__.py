@@ -1,9 +1,9 @@
 """mx-artifacts: moves JIT and compile caches between inference nodes.
 
 Begin with `ArtifactPublisher` and `ArtifactFetcher`. `mx_artifacts.errors` has the exceptions,
-`mx_artifacts.events` what an `EventSink` is called with, `mx_artifacts.plugin` what a package needs
-that adds a cache kind, a metadata backend or a transport. Public names load on first use, so that
-`import mx_artifacts` costs nothing. All other modules may change without notice.
+`mx_artifacts.events` has the events that an `EventSink` receives, and `mx_artifacts.plugin` has
+what a package needs to add a cache kind, a metadata backend or a transport. Public names load on
+first use, so that `import mx_artifacts` is fast. All other modules may change without notice.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Work on thousands of small files in one call, in C where `bulk.c` was built, else in Python.
+"""Work on thousands of small files in one call: in C if `bulk.c` was built, otherwise in Python.
 
-Each module gives one such call both ways; `library.py` loads the compiled part (docs/adr/0020).
+Each module has such calls in both languages; `library.py` loads the compiled part (docs/adr/0020).
 """

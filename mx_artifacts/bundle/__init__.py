@@ -1,5 +1,5 @@
-"""A directory tree packed as a deterministic tar in memory, and read back.
+"""Packs a directory tree into a deterministic tar in memory, and reads such a tar.
 
-Begin with `pack.py` (source side) and `scan.py` (target side). It knows entries and members; what
-an entry is, is up to the cache kind (`kinds/`).
+Begin with `pack.py` (source side) and `scan.py` (target side). This package handles entries and
+members; the cache kind (`kinds/`) decides what an entry is.
 """

@@ -1,4 +1,4 @@
-"""Stubs that speak core types: of the central server, and of a worker with our extension.
+"""Clients of the central server and of a worker; they take and return core types.
 
 Begin with `central.py` and `worker.py`.
 """

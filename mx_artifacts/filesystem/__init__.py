@@ -1,4 +1,5 @@
-"""File work that knows no cache: access, durable writes, locks, renames, free space.
+"""General file operations: access below a root, durable writes, locks, renames, free space.
 
-`install/` and `artifacts/` build on it. What is done to thousands of files at once is in `bulk/`.
+This package does not know what a cache is. `install/` and `artifacts/` use it. Operations on
+thousands of files at once are in `bulk/`.
 """

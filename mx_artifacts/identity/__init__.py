@@ -1,4 +1,5 @@
 """Probes the identity of a cache on this node: versions, GPU, compile settings.
 
-Begin with `identify.py`. It is above `kinds/`, which names the values that an identity needs.
+Begin with `identify.py`. This package is above `kinds/`; a kind names the values that its identity
+needs.
 """

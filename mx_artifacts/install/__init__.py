@@ -1,5 +1,5 @@
 """Installs fetched entries into cache roots by rename, under a lock, a journal and a receipt.
 
-Begin with `installer.py`; the stages are in `staging/`, `plan.py` and `commit.py`, what is left
-after a crash is recovered by `recover.py`. It neither discovers nor transfers.
+Begin with `installer.py`. The steps of an install are in `staging/`, `plan.py` and `commit.py`;
+`recover.py` recovers a root after a crash. This package neither discovers nor transfers.
 """

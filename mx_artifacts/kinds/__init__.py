@@ -1,5 +1,5 @@
-"""Cache kinds: what a cache's entries are, where it lies, what of it fits another node.
+"""Cache kinds: which entries a cache has, where its roots are, and which entries fit another node.
 
 Begin with `base.py` (the contract) and `deep_gemm.py` (the shortest kind); `registry.py` lists all.
-The values of an identity are probed in `identity/`; nothing here installs or transfers.
+`identity/` probes the values of an identity. Nothing in this package installs or transfers.
 """

@@ -1,6 +1,6 @@
-"""Where the central server keeps records and ballots: the contracts, and modules for each backend.
+"""Stores in which the central server keeps records and ballots: the contracts and each backend.
 
-Begin with `base.py`. `registry.py` finds a backend by its URL; `summary.py` and `listing.py` have
-what a listing is made of. Each backend must pass tests/contract/test_metadata.py. Only `server/`
-and `doctor/` use this room.
+Begin with `base.py`. `registry.py` finds a backend by its URL. `summary.py` defines the rows of a
+listing, and `listing.py` filters and orders them. Each backend must pass
+tests/contract/test_metadata.py. Only `server/` and `doctor/` use this package.
 """

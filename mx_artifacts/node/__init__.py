@@ -1,5 +1,5 @@
 """This machine: environment, installed packages, CUDA driver, mounts, free memory, network.
 
-Asking is cheap: nothing heavy is imported, and what must load a driver does so in a child process.
-What of it belongs to an artifact's identity is decided in `identity/`.
+These functions are cheap: they import nothing large, and a function that must load a driver loads
+it in a child process. `identity/` decides which of these values belong to an artifact's identity.
 """

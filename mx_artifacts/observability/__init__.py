@@ -1,4 +1,4 @@
 """Events that the rooms emit and that progress bars, logs and metrics receive.
 
-Begin with `events.py`. Nothing here imports another room but `errors`.
+Begin with `events.py`. This package imports only `errors`.
 """

@@ -1,4 +1,4 @@
-"""The central server (asyncio): services over a metadata backend, reaper, health.
+"""The central server (asyncio): services that use a metadata backend, the reaper, health.
 
-Begin with `app.py`. It sees no bytes of artifacts.
+Begin with `app.py`. The bytes of artifacts never go through this server.
 """

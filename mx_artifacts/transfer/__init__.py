@@ -1,5 +1,5 @@
-"""Target side of a transfer: reads extents of anything from several sources into a sink.
+"""Target side of a transfer: reads extents of any data from several sources into a sink.
 
-Begin with `engine.py`, then `base.py` (extents, sources, sinks) and `state.py`. This half knows no
-artifacts (a contract holds this); `artifact/` is the half that does.
+Begin with `engine.py`, then `base.py` (extents, sources, sinks) and `state.py`. This half does not
+know artifacts (an import contract checks this); the half in `artifact/` does.
 """

@@ -1,5 +1,5 @@
 """Data plane: transports that read registered memory of a peer.
 
-A transport knows addresses and lengths, never artifacts. Begin with `base.py`; `registry.py` finds
-a transport by name, and each transport must pass tests/contract/test_transport.py.
+A transport handles addresses and lengths; it does not know artifacts. Begin with `base.py`.
+`registry.py` finds a transport by name. Each transport must pass tests/contract/test_transport.py.
 """

@@ -1,5 +1,5 @@
-"""A source's server process part (threads): services, leases, admission, chunk sources.
+"""The server inside a source's process (threads): services, leases, admission, chunk sources.
 
-Begin with `worker_server.py`, which has a port, then `artifact_service.py`, which serves on it.
-What is announced at the central server is in `artifacts/source/`.
+Begin with `worker_server.py`, which listens on a port, then `artifact_service.py`, which serves
+artifacts there. `artifacts/source/` announces them at the central server.
 """

@@ -1,1 +1,1 @@
-"""A target that serves on what it fetches, from the first bytes."""
+"""Seeds: targets that serve what they fetch, as soon as the first bytes have arrived."""

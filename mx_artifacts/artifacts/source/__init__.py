@@ -1,1 +1,1 @@
-"""Publishing side: readiness, sealing, the record and its heartbeat, watching roots for changes."""
+"""Source side: waits for the engine, seals, announces, sends heartbeats, watches cache roots."""

@@ -1,1 +1,1 @@
-"""Fetching side: discovery, order of sources, single flight, groups, receiving into roots."""
+"""Target side: discovers and orders sources, receives into roots; single flight and groups."""

@@ -1,1 +1,1 @@
-"""Receipts: what was installed, from whom and when; written, found again, cached."""
+"""Receipts (what was installed, from which source, when): writes, finds and caches them."""

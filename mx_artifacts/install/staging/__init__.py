@@ -1,1 +1,1 @@
-"""Fetched bytes written beside the root they will be renamed into, or resumed from there."""
+"""Staging: writes fetched bytes beside the root into which they will be renamed, and resumes."""

@@ -1,1 +1,1 @@
-"""What a root contains now, compared with receipts and with what would be fetched."""
+"""Compares the present contents of a root with its receipts and with what a fetch would bring."""

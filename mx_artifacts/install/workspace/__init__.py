@@ -1,1 +1,1 @@
-"""The directory beside a cache root that has its lock, staging area, journal and receipts."""
+"""Workspaces: a directory beside a cache root with its lock, staging area, journal and receipts."""

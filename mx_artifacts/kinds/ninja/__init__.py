@@ -1,1 +1,1 @@
-"""Modules that ninja built (FlashInfer, TVM-FFI): checked, and moved to another root."""
+"""Modules that ninja built (FlashInfer, TVM-FFI): checks them and adapts them to another root."""

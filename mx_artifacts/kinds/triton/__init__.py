@@ -1,1 +1,1 @@
-"""Triton's cache: key directories, and group files that name paths."""
+"""Triton's cache: key directories, and group files that contain paths."""

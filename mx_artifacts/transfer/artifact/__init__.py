@@ -1,4 +1,4 @@
-"""Transfers of artifacts: tables, checks of what a source claims, leases, compressed blocks.
+"""Transfers of artifacts: tables, checks of a source's claims, leases, compressed blocks.
 
-Begin with `fetch.py`. It is a client of the generic half of `transfer/`, which never imports it.
+Begin with `fetch.py`. This package uses the generic half of `transfer/`, which never imports it.
 """

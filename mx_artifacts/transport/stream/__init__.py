@@ -1,5 +1,5 @@
-"""Reads over plain TCP, for which neither side trusts the other: no address of a peer is followed.
+"""Reads over plain TCP. Neither side trusts the other: no address of a peer is used as a pointer.
 
-A source listens on one port; whoever has an agent's token may read ranges of the regions that
-were registered before the token was made, and nothing can be written. Begin with `transport.py`.
+A source listens on one port. A peer that has an agent's token may read ranges of the regions that
+were registered before the token was made. A peer can write nothing. Begin with `transport.py`.
 """
