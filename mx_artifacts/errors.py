@@ -2,8 +2,8 @@
 
 Every error says what went wrong and where in its message, and what to do next in `hint()`.
 `retryable` tells a caller whether the same call may succeed later without any change.
-Foreign exceptions (of gRPC, NIXL, redis, the OS) are translated at the boundary they cross;
-nothing else leaves the library.
+Exceptions of gRPC, NIXL, redis and the OS are translated where our code calls them, so the library
+raises errors of this tree only.
 
     MxArtifactsError
       ConfigurationError
@@ -40,23 +40,24 @@ class ExitCode(IntEnum):
         return code
 
     OK = 0, "done"
-    UNEXPECTED = 1, "an error without a code of its own, or one that should not happen"
-    USAGE = 2, "a flag, argument or variable makes no sense"
+    UNEXPECTED = 1, "an error without a code of its own, or an error that should not happen"
+    USAGE = 2, "a flag, argument or variable is invalid"
     PARTIAL = (
         3,
-        "done in part: of several kinds some failed, entries that changed since were kept, an "
-        "installed cache was not (only) hit, or nothing of a fetched one will be",
+        "done in part: some of several kinds failed; entries that changed after the install were "
+        "kept; the engine missed the installed cache at least once; or the engine will use nothing "
+        "of a fetched cache",
     )
-    NO_SOURCE = 10, "nobody serves what was asked for"
+    NO_SOURCE = 10, "no source serves the requested cache"
     LOCKED = 11, "another process installs into the same root"
     INTEGRITY = 12, "bytes or tables are damaged or hostile; nothing was installed"
     INCOMPATIBLE = 13, "there are sources, but none fits this node"
-    UNREACHABLE = 14, "the central server, its backend or a source does not answer properly"
+    UNREACHABLE = 14, "the central server, its backend or a source gives no answer or a wrong one"
     TRANSPORT = 15, "the data plane is not available or failed"
-    NO_SPACE = 16, "a file system is full, or would become so; the roots are as they were"
+    NO_SPACE = 16, "a file system is full, or would become full; the roots are as they were"
     GROUP_FAILED = (
         17,
-        "a member of the group failed; no member installed, the roots are as they were",
+        "a member of the group failed; no member installed anything, the roots are as they were",
     )
     GROUP_IN_DOUBT = (
         18,
@@ -66,15 +67,15 @@ class ExitCode(IntEnum):
     INTERRUPTED = 130, "ended by SIGINT, SIGTERM or SIGHUP before it was done"
     READER_LEFT = (
         141,
-        "whoever read stdout left before all was written (`| head`); a shell sees the same of "
-        "programs that SIGPIPE ends. Nothing is said on stderr",
+        "the reader of stdout closed it before everything was written (`| head`); a shell reports "
+        "the same code for programs that SIGPIPE ends. Nothing is printed on stderr",
     )
 
 
 class MxArtifactsError(Exception):
-    """Base of every error this library raises.
+    """Base of every error that this library raises.
 
-    `hint` overrides the class's default advice for one instance.
+    `hint` replaces the class's default hint for one instance.
     """
 
     retryable: bool = False
@@ -91,16 +92,18 @@ class MxArtifactsError(Exception):
 
 
 class NodeLimitError(MxArtifactsError):
-    """This process has reached a limit of its user, container or node: threads, files, memory."""
+    """This process reached a limit of its user, container or node: threads, open files, memory."""
 
-    default_hint = "raise the limit that the message names, or run fewer processes here"
+    default_hint = "raise the limit that the message names, or run fewer processes on this node"
 
 
 class ConfigurationError(MxArtifactsError):
-    """A setting, flag or argument has a value that makes no sense."""
+    """A setting, flag or argument has an invalid value."""
 
     exit_code = ExitCode.USAGE
-    default_hint = "correct what the message names; --help and docs/operations say what it takes"
+    default_hint = (
+        "correct the value that the message names; --help and docs/operations list valid values"
+    )
 
 
 # --- bundles -------------------------------------------------------------------------------------
@@ -110,11 +113,13 @@ class BundleError(MxArtifactsError):
     """A bundle cannot be made or read."""
 
     exit_code = ExitCode.INTEGRITY
-    default_hint = "it is damaged, or no bundle of a cache: publish the cache anew on its source"
+    default_hint = (
+        "it is damaged, or it is not a bundle of a cache: publish the cache again on its source"
+    )
 
 
 class UnsafePathError(BundleError):
-    """A bundle member, or a link in the target, would write outside its root."""
+    """A bundle member, or a link in the target, would lead a write outside the root."""
 
     default_hint = "do not install this artifact; find out who published it"
 
@@ -127,11 +132,11 @@ class NothingToPublishError(BundleError):
 
 
 class SourceChangedError(BundleError):
-    """A file kept changing while it was packed."""
+    """A file changed again and again while it was packed."""
 
     retryable = True
     exit_code = ExitCode.UNEXPECTED
-    default_hint = "publish when the engine has finished compiling"
+    default_hint = "publish after the engine has finished compiling"
 
 
 class RelocationError(BundleError):
@@ -145,29 +150,29 @@ class RelocationError(BundleError):
 
 
 class IntegrityError(MxArtifactsError):
-    """Bytes or tables are not what their hash promises."""
+    """Bytes or tables do not match their hash."""
 
     exit_code = ExitCode.INTEGRITY
-    default_hint = "try again; if it fails again, find out what damages the data, or who changes it"
+    default_hint = "try again; if it fails again, find out what damages or changes the data"
 
 
 class ManifestInvalidError(IntegrityError):
-    """Header, file table and chunk table do not describe one artifact."""
+    """Header, file table and chunk table do not form one valid manifest."""
 
     default_hint = "the source serves a damaged artifact; restart its publisher"
 
 
 class ArtifactIdMismatchError(IntegrityError):
-    """The manifest's hash is not the artifact id that was announced."""
+    """The hash of the manifest is not the announced artifact id."""
 
-    default_hint = "the source serves another artifact than it announced; restart its publisher"
+    default_hint = "the source serves a different artifact than it announced; restart its publisher"
 
 
 class ChunkChecksumError(IntegrityError):
-    """A chunk arrived with the wrong CRC32C."""
+    """A chunk arrived with a wrong CRC32C."""
 
     retryable = True
-    default_hint = "the source's memory or the network damages data; try another source"
+    default_hint = "the source's memory or the network damages data; use another source"
 
 
 # --- discovery -----------------------------------------------------------------------------------
@@ -177,21 +182,21 @@ class DiscoveryError(MxArtifactsError):
     """No usable source was found."""
 
     exit_code = ExitCode.NO_SOURCE
-    default_hint = "see what is served now with `mx-artifact sources list`"
+    default_hint = "`mx-artifact sources list` shows what is served now"
 
 
 class NoSourceError(DiscoveryError):
-    """Nobody serves this identity now."""
+    """No source serves this identity now."""
 
     retryable = True
     default_hint = "start `mx-artifact publish` on a warm node, or wait with --wait 60s"
 
 
 class IncompatibleSourceError(DiscoveryError):
-    """Sources exist, but none fits; `reasons` maps a source to why."""
+    """Sources exist, but none fits this node; `reasons` says why, for each source."""
 
     exit_code = ExitCode.INCOMPATIBLE
-    default_hint = "see which fields differ, and what to do, with `mx-artifact why`"
+    default_hint = "`mx-artifact why` shows which fields differ, and what to do"
 
     def __init__(
         self, message: str, *, reasons: Mapping[str, str] | None = None, hint: str | None = None
@@ -207,18 +212,18 @@ class LeaseError(MxArtifactsError):
     """A lease cannot be granted or used."""
 
     exit_code = ExitCode.TRANSPORT
-    default_hint = "try again; if it fails again, see the source's log and the load of both nodes"
+    default_hint = "try again; if it fails again, check the source's log and the load of both nodes"
 
 
 class NoFreeSlotError(LeaseError):
-    """All slots are leased now; the only error that becomes RESOURCE_EXHAUSTED."""
+    """All slots are leased now; this is the only error that becomes RESOURCE_EXHAUSTED."""
 
     retryable = True
-    default_hint = "the source is busy; raise its --slots, or wait"
+    default_hint = "the source is busy; wait, or raise its --slots"
 
 
 class LeaseExpiredError(LeaseError):
-    """The lease ran out before it was released or renewed."""
+    """The lease expired before it was released or renewed."""
 
     retryable = True
 
@@ -234,11 +239,11 @@ class TransportError(MxArtifactsError):
     """The data plane failed."""
 
     exit_code = ExitCode.TRANSPORT
-    default_hint = "see stderr for the reason; with NIXL, UCX_LOG_LEVEL=info tells more"
+    default_hint = "see stderr for the reason; with NIXL, set UCX_LOG_LEVEL=info for more details"
 
 
 class TransportUnavailableError(TransportError):
-    """The transport is not installed or does not start here."""
+    """The transport is not installed on this node, or does not start."""
 
     default_hint = "install it (`pip install nixl`) and check UCX with UCX_LOG_LEVEL=info"
 
@@ -247,8 +252,8 @@ class TransportNotAllowedError(TransportError):
     """The source can be read only by a transport that the operator has not allowed here."""
 
     default_hint = (
-        "where everybody in the network may be trusted, set MX_TRANSPORT=nixl here; else publish "
-        "with mx-artifact, which serves by a stream that trusts nobody (docs/operations/network.md)"
+        "if you trust everyone in the network, set MX_TRANSPORT=nixl here; else publish with "
+        "mx-artifact, whose stream transport needs no trust (docs/operations/network.md)"
     )
 
 
@@ -259,25 +264,25 @@ class RegistrationError(TransportError):
 
 
 class ReadTimeoutError(TransportError):
-    """A read did not finish in time; its buffer is quarantined until it does."""
+    """A read did not finish in time; its buffer is quarantined until the read ends."""
 
     retryable = True
     default_hint = (
-        "check that the source is alive and that this node reaches its ports "
+        "check that the source runs and that this node can reach its ports "
         "(docs/operations/network.md)"
     )
 
 
 class PeerLostError(TransportError):
-    """The peer went away while it was read."""
+    """The connection to the peer was lost while this node read from it."""
 
     retryable = True
-    default_hint = "see that the source runs and can be reached from here, then try again"
+    default_hint = "check that the source runs and that this node can reach it, then try again"
 
     def __init__(self, message: str, *, hint: str | None = None, is_silent: bool = False) -> None:
         super().__init__(message, hint=hint)
         self.is_silent = is_silent
-        """Whether only one call was not answered in time: it may be busy."""
+        """Whether the peer only did not answer a call in time: it may be busy."""
 
 
 class OtherTransportError(PeerLostError):
@@ -291,25 +296,25 @@ class MetadataError(MxArtifactsError):
     """The central server or its backend failed."""
 
     exit_code = ExitCode.UNREACHABLE
-    default_hint = "try again; if it fails again, see the central server's log"
+    default_hint = "try again; if it fails again, check the central server's log"
 
 
 class BackendUnavailableError(MetadataError):
     """The central server or its metadata backend cannot be reached."""
 
     retryable = True
-    default_hint = "check MX_SERVER_ADDRESS and that `mx-artifact serve` runs there"
+    default_hint = "check MX_SERVER_ADDRESS, and that `mx-artifact serve` runs at that address"
 
 
 class RecordNotFoundError(MetadataError):
-    """The record does not exist (never published, lost, or collected)."""
+    """The record does not exist (never published, lost, or deleted by the reaper)."""
 
     exit_code = ExitCode.NO_SOURCE
-    default_hint = "see what is served now with `mx-artifact sources list`"
+    default_hint = "`mx-artifact sources list` shows what is served now"
 
 
 class ConflictError(MetadataError):
-    """The record was changed by someone else in between."""
+    """Another process changed the record in the meantime."""
 
     retryable = True
 
@@ -321,18 +326,18 @@ class RemoteError(MxArtifactsError):
     """A peer answered with an error that has no class of its own."""
 
     exit_code = ExitCode.UNREACHABLE
-    default_hint = "see that peer's log, and whether something else listens at its address"
+    default_hint = "check that peer's log, and whether another program listens at its address"
 
 
 class EngineNotReadyError(RemoteError):
-    """The inference engine whose cache is to be published did not become ready in time."""
+    """The inference engine whose cache should be published did not become ready in time."""
 
     retryable = True
-    default_hint = "see the engine's log; raise MX_ARTIFACT_READY_TIMEOUT_SECS if it needs longer"
+    default_hint = "check the engine's log; raise MX_ARTIFACT_READY_TIMEOUT_SECS if it needs longer"
 
 
 class TransferFailedError(MxArtifactsError):
-    """No source could deliver; `attempts` lists (source, cause) in order."""
+    """No source could deliver the artifact; `attempts` lists (source, cause) in order."""
 
     exit_code = ExitCode.TRANSPORT
 
@@ -350,7 +355,7 @@ class TransferFailedError(MxArtifactsError):
             self.retryable = any(cause.retryable for _, cause in self.attempts)
 
     def hint(self) -> str:
-        """Return this error's own hint, else the last cause's."""
+        """Return this error's own hint, or else that of the last cause."""
         return super().hint() or (self.attempts[-1][1].hint() if self.attempts else "")
 
 
@@ -360,11 +365,11 @@ class TransferFailedError(MxArtifactsError):
 class InstallError(MxArtifactsError):
     """The artifact cannot be installed; the cache root is as it was."""
 
-    default_hint = "see that the place which the message names can be written, then try again"
+    default_hint = "check that you can write to the path in the message, then try again"
 
 
 class UnusablePlaceError(InstallError):
-    """A cache root or the bundle root cannot be one, or this user may not write there."""
+    """A path cannot be a cache root or the bundle root, or this user may not write there."""
 
     exit_code = ExitCode.USAGE
 
@@ -378,21 +383,21 @@ class InstallLockedError(InstallError):
 
 
 class NoSpaceError(InstallError):
-    """The file system is, or would become, full."""
+    """The file system is full, or would become full."""
 
     exit_code = ExitCode.NO_SPACE
     default_hint = "free space (or inodes) there, or name another directory with --root"
 
 
 class InstallVerificationError(InstallError):
-    """What was staged is not what the artifact says."""
+    """The staged files differ from those in the artifact's manifest."""
 
     exit_code = ExitCode.INTEGRITY
     default_hint = "install again; if it fails again, check the target's disk and memory"
 
 
 class RollbackFailedError(InstallError):
-    """An install failed and its changes could not all be taken back."""
+    """An install failed, and not all of its changes could be taken back."""
 
     default_hint = "remove the cache root and install again"
 
@@ -401,13 +406,13 @@ class RollbackFailedError(InstallError):
 
 
 class GroupError(MxArtifactsError):
-    """A group of nodes did not install, or not all of it."""
+    """A group did not install the artifact on all of its nodes."""
 
     default_hint = "run the group again on all of its members"
 
 
 class GroupFailedError(GroupError):
-    """A member failed, so no member keeps anything; the message names it and says why."""
+    """A member failed, so no member keeps anything; the message names that member and the cause."""
 
     exit_code = ExitCode.GROUP_FAILED
 
@@ -417,11 +422,11 @@ class GroupFailedError(GroupError):
 
 
 class GroupInDoubtError(GroupError):
-    """This node's roots are as they were; other members may have kept what they installed."""
+    """This node's roots are as before; other members may have kept what they installed."""
 
     exit_code = ExitCode.GROUP_IN_DOUBT
     retryable = True
     default_hint = (
-        "run the group again on all of its members before an engine starts, or undo it where it "
-        "was installed with `mx-artifact uninstall`"
+        "run the group again on all of its members before an engine starts, or run `mx-artifact "
+        "uninstall` on the nodes that installed it"
     )

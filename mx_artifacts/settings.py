@@ -1,9 +1,10 @@
-"""Settings: what operators state by flags or environment variables, with one default each.
+"""Settings: values that operators set by flags or environment variables, with one default each.
 
 A setting has one name, one default, one reader and one row in docs/operations/settings.md (which
-`tools/generate_docs.py` writes from `SETTINGS`). Precedence: flag, environment, default.
-A value that makes no sense is refused with its name and what it should be, except where deployed
-operators rely on the reference's rule "warn and take the default" (`lenient`).
+`tools/generate_docs.py` writes from `SETTINGS`). A flag overrides the environment; the environment
+overrides the default. An invalid value is refused; the error names the setting and the expected
+form. Only for a `lenient` setting, on whose reference behaviour deployed operators rely, there is a
+warning and the default is used.
 """
 
 from __future__ import annotations
@@ -63,7 +64,7 @@ def _setting(
 
 
 def _bundle_root(env: Mapping[str, str]) -> Path:
-    """Give each user one, since whoever owns a directory can replace what others stage in it."""
+    """Return a directory per user: the owner of a directory can replace what others stage in it."""
     suffix = f"-{os.geteuid()}" if os.geteuid() else ""
     return Path(tempfile.gettempdir()) / f"modelexpress-artifacts{suffix}"
 
@@ -97,22 +98,23 @@ SERVER_ADDRESS = _setting(
     "MX_SERVER_ADDRESS",
     "localhost:8001",
     parse_address,
-    "central server for clients, host:port; MODEL_EXPRESS_URL is deprecated but wins",
+    "address of the central server for clients, host:port. MODEL_EXPRESS_URL is deprecated, but "
+    "overrides the other variable",
     aliases=("MODEL_EXPRESS_URL",),
 )
 METADATA_BACKEND = _setting(
     "MX_METADATA_BACKEND",
     "memory:",
     parse_text,
-    "where the central server keeps records: memory:, "
-    "redis://host:port/db, or redis (from the variables below)",
+    "store in which the central server keeps records: memory:, redis://host:port/db, or redis "
+    "(host and port from the variables below)",
 )
 REDIS_URL = _setting(
     "REDIS_URL",
     "",
     parse_utf8,
     "full Redis URL; overrides host and port",
-    default_text="from host and port",
+    default_text="made from host and port",
 )
 REDIS_HOST = _setting(
     "MX_REDIS_HOST",
@@ -129,58 +131,61 @@ REDIS_PORT = _setting(
     fallbacks=("REDIS_PORT",),
 )
 HEARTBEAT_INTERVAL = _setting(
-    "MX_HEARTBEAT_INTERVAL_SECS", 30.0, parse_duration, "a source's heartbeat [s]"
+    "MX_HEARTBEAT_INTERVAL_SECS", 30.0, parse_duration, "interval of a source's heartbeats [s]"
 )
 HEARTBEAT_TIMEOUT = _setting(
     "MX_HEARTBEAT_TIMEOUT_SECS",
     90.0,
     parse_duration,
-    "a record without heartbeat for this long is stale [s]",
+    "time without a heartbeat after which a record is STALE [s]",
 )
 REAPER_SCAN_INTERVAL = _setting(
-    "MX_REAPER_SCAN_INTERVAL_SECS", 30.0, parse_duration, "how often the reaper looks [s]"
+    "MX_REAPER_SCAN_INTERVAL_SECS", 30.0, parse_duration, "interval of the reaper's scans [s]"
 )
 GC_TIMEOUT = _setting(
-    "MX_GC_TIMEOUT_SECS", 3600.0, parse_duration, "a stale record is deleted after this long [s]"
+    "MX_GC_TIMEOUT_SECS",
+    3600.0,
+    parse_duration,
+    "time after its last heartbeat after which a STALE record is deleted [s]",
 )
 WORKER_HOST = _setting(
     "MX_WORKER_HOST",
     "",
     parse_host,
-    "host that a source announces, for targets to connect to: this node's address or name, or that "
-    "of a Service or NAT in front of it",
-    default_text="this node's address towards the central server",
+    "host that a source announces and to which targets connect: the address or name of this node, "
+    "or of a Service or NAT in front of it",
+    default_text="this node's address on the route to the central server",
 )
 WORKER_LISTEN = _setting(
     "MX_WORKER_LISTEN",
     "",
     parse_host,
-    "address that a source listens on; 0.0.0.0: all of this machine, to which anyone who reaches "
-    "one can connect, without authentication",
-    default_text="the announced host where that is this machine's, else its address towards the "
-    "central server",
+    "address on which a source listens. 0.0.0.0: all addresses of this machine; then everyone who "
+    "can reach one of them can connect, because there is no authentication",
+    default_text="the announced host if it is an address of this machine, else this node's address "
+    "on the route to the central server",
 )
 WORKER_GRPC_PORT = _setting(
     "MX_WORKER_GRPC_PORT",
     6555,
     _PORT,
-    "base port of the worker service, to which the device index is added; 0: any free one. A port "
-    "that is stated must be free; instead of the default, another one is taken",
+    "base port of the worker service; the device index is added to it. 0: any free port. A port "
+    "that you set must be free; if the default port is in use, another one is taken",
 )
 WORKER_STREAM_PORT = _setting(
     "MX_WORKER_STREAM_PORT",
     6655,
     _PORT,
-    "base port of a source's stream transport, on the address of the worker service; otherwise as "
-    "MX_WORKER_GRPC_PORT",
+    "base port of a source's stream transport, which listens on the address of the worker service; "
+    "otherwise like MX_WORKER_GRPC_PORT",
 )
 NIXL_BACKENDS = ("UCX", "LIBFABRIC")
-"""Those that read another node's memory; NIXL has others for files and object stores."""
+"""Backends that read another node's memory; NIXL has others for files and object stores."""
 NIXL_BACKEND = _setting(
     "MX_NIXL_BACKEND",
     "UCX",
     parse_choice(*NIXL_BACKENDS),
-    "NIXL backend: UCX or LIBFABRIC; both ends must agree",
+    "NIXL backend: UCX or LIBFABRIC; source and target must use the same",
 )
 NIXL = "nixl"
 TRANSPORTS = ("auto", NIXL, "stream")
@@ -188,18 +193,19 @@ TRANSPORT = _setting(
     "MX_TRANSPORT",
     "auto",
     parse_text,
-    "data plane: auto and stream: a TCP stream, by which peers read what they lease and nothing "
-    "else; nixl: NIXL where the peer has it, else the stream. Say nixl only where everybody in the "
-    "network may be trusted: who reaches NIXL's ports reads and writes this process's memory. The "
-    "reference's sources and targets need nixl (docs/operations/network.md). Another name is that "
-    "of an installed package's transport (docs/adr/0013)",
+    "transport of the bytes. auto and stream: a TCP stream, by which peers can read what they "
+    "lease and nothing else. nixl: NIXL if the peer supports it, else the stream. Set nixl only if "
+    "you trust everyone in the network: everyone who can reach NIXL's ports can read and write "
+    "this process's memory. Sources and targets of the reference need nixl "
+    "(docs/operations/network.md). Any other value is the name of an installed package's transport "
+    "(docs/adr/0013)",
 )
 CHUNK_SIZE = _setting(
     "MX_ARTIFACT_TRANSFER_CHUNK_SIZE",
     DEFAULT_CHUNK_SIZE_BYTES,
     parse_chunk_size,
-    "manifest chunk size [bytes], at most 4 GiB; invalid in the environment: a warning and the "
-    "default",
+    "chunk size of the manifest [bytes], at most 4 GiB. An invalid value in the environment gives "
+    "a warning, and the default is used",
     lenient=True,
     default_text="64 MiB",
 )
@@ -207,14 +213,16 @@ BUNDLE_ROOT = _setting(
     "MX_ARTIFACT_BUNDLE_ROOT",
     _bundle_root,
     parse_path,
-    "where bundles lie that exceed the memory, and processes of one node take turns",
-    default_text="$TMPDIR/modelexpress-artifacts; with -UID for users other than root",
+    "directory for bundles beyond the memory budget, and for the locks by which the processes of a "
+    "node take turns",
+    default_text="$TMPDIR/modelexpress-artifacts; with the suffix -UID for users other than root",
 )
 STATE_DIR = _setting(
     "MX_STATE_DIR",
     _default_state_directory,
     parse_path,
-    "what this node must remember (quarantined artifacts); on a volume that outlives the container",
+    "directory for what this node must remember (quarantined artifacts); use a volume that "
+    "outlives the container",
     default_text="$XDG_STATE_HOME/mx-artifacts, else ~/.local/state/mx-artifacts",
 )
 SLOTS = _setting(
@@ -224,83 +232,83 @@ RESIDENT_BUDGET = _setting(
     "MX_ARTIFACT_RESIDENT_BUDGET",
     _resident_budget,
     parse_size,
-    "registered memory for the bundles of a source; what exceeds it lies in files [bytes]",
+    "registered memory for the bundles of a source [bytes]; further bundles are in files",
     default_text="a quarter of the free memory, at most 4 GiB",
 )
 MAX_RATE = _setting(
     "MX_ARTIFACT_MAX_RATE",
     None,
     parse_rate,
-    "bytes a second that a source gives away, or a target takes, at most: 500MiB, say; 0: any "
-    "number",
-    default_text="any number",
+    "maximum rate at which a source sends, or a target receives, such as 500MiB [bytes per "
+    "second]; 0: no limit",
+    default_text="no limit",
 )
 COMPRESSION = _setting(
     "MX_ARTIFACT_COMPRESSION",
     AUTO,
     parse_choice(*MODES),
-    "what goes over the wire compressed: auto (where the link is slower than the compressor), zstd "
-    "(all) or none; a source compresses for whoever asks, unless it is none. Needs the extra zstd",
+    "which bytes are sent compressed: auto (if the link is slower than the compressor), zstd (all) "
+    "or none. The target decides; a source with none never compresses. Needs the extra zstd",
 )
 DURABLE = _setting(
     "MX_ARTIFACT_DURABLE",
     False,
     parse_switch,
-    "1: an install waits until its files are on the disk; 0: the system writes them back later, "
-    "and what is not whole after a restart of the machine is fetched again",
+    "1: an install waits until its files are on the disk. 0: the system writes them back later; "
+    "after a restart of the machine, damaged entries are fetched again",
     default_text="0",
 )
 LEASE_TTL = _setting(
-    "MX_ARTIFACT_LEASE_TTL_SECS", 30.0, parse_duration, "how long a chunk lease lasts [s]"
+    "MX_ARTIFACT_LEASE_TTL_SECS", 30.0, parse_duration, "duration of a chunk lease [s]"
 )
 PUBLISH_TIMEOUT = _setting(
     "MX_PUBLISH_TIMEOUT_SECS",
     1800.0,
     parse_wait,
-    "how long a publisher waits for a central server that cannot be reached yet [s]; 0: not at all",
+    "how long a publisher waits for a central server that it cannot reach yet [s]; 0: do not wait",
 )
 SOURCE_QUERY_TIMEOUT: Setting[float | None] = _setting(
     "MX_SOURCE_QUERY_TIMEOUT",
     None,
     parse_duration,
-    "after how long a discovery asks the central server for no further record [s]; every call to "
-    "it ends after 10 s, whatever this says",
-    default_text="no bound beside that of each call",
+    "time after which a discovery asks the central server for no further record [s]; in any case, "
+    "each call ends after 10 s",
+    default_text="no limit, except that of each call",
 )
 TRANSFER_TIMEOUT = _setting(
     "MX_TRANSFER_TIMEOUT",
     300.0,
     parse_duration,
-    "budget of a transfer, from all sources of an artifact [s]",
+    "maximum duration of a transfer, from all sources of an artifact [s]",
 )
 SOURCE_SELECTOR = _setting(
     "MX_P2P_SOURCE_SELECTOR",
     "random",
     parse_text,
     "order of candidates: random, rendezvous_hash, load_aware (least busy first) or topology_aware "
-    "(nearest first, then least busy); unknown: warning and random",
+    "(nearest first, then least busy). An unknown name gives a warning and random",
 )
 TOPOLOGY = _setting(
     "MX_P2P_TOPOLOGY",
     _host_label,
     _parse_topology,
-    "where this node is, as sources tell it and topology_aware compares it: zone=a,rack=7, or a "
-    "JSON object; host is added where it is not stated",
+    "location of this node, which sources announce and topology_aware compares: zone=a,rack=7, or "
+    "a JSON object; host is added if it is not stated",
     default_text="host=the host's name",
 )
 TOPOLOGY_LEVELS = _setting(
     "MX_P2P_TOPOLOGY_LEVELS",
     DEFAULT_LEVELS,
     parse_names,
-    "labels that topology_aware compares, the broadest first; the first in which a source differs "
-    "says how near it is",
+    "labels that topology_aware compares, the broadest first. The more of them a source shares "
+    "with this node before the first difference, the nearer it is",
     default_text=",".join(DEFAULT_LEVELS),
 )
 READY_URL = _setting(
     "MX_ARTIFACT_READY_URL",
     "",
     parse_text,
-    "engine's health URL, polled before anything is sealed "
+    "engine's health URL; a publisher polls it and seals nothing until the engine is ready "
     "(http://127.0.0.1:8000/health for vLLM, port 30000 for SGLang)",
     default_text="not polled",
 )
@@ -308,37 +316,44 @@ READY_TIMEOUT = _setting(
     "MX_ARTIFACT_READY_TIMEOUT_SECS",
     1800.0,
     parse_duration,
-    "how long the engine may take to become ready, and its caches to settle [s]",
+    "maximum time for the engine to become ready, and for its caches to settle [s]",
 )
 HEAD_ADDRESS = _setting(
     "MX_ARTIFACT_HEAD_ADDRESS",
     "",
     parse_text,
-    "head node's address, which replaces a loopback host in the health URL on other nodes",
+    "address of the head node; on other nodes it replaces a loopback host in the health URL",
     default_text="",
 )
 FOLLOW_INTERVAL = _setting(
     "MX_ARTIFACT_FOLLOW_INTERVAL_SECS",
     10.0,
     parse_duration,
-    "how often --follow looks for what is new [s]",
+    "interval in which --follow looks for changes [s]",
 )
 COMPILE_CONFIG_DIGEST = _setting(
     "MX_ARTIFACT_COMPILE_CONFIG_DIGEST",
     "",
     parse_utf8,
-    "partitions the torch compile pool",
+    "digest of the compile configuration, a field of the identity; torch compile caches with "
+    "different digests do not pair",
     default_text="",
 )
 MODEL_REVISION = _setting(
-    "MX_MODEL_REVISION", "", parse_utf8, "SourceIdentity.revision", default_text=""
+    "MX_MODEL_REVISION",
+    "",
+    parse_utf8,
+    "revision of the model, a field of the identity",
+    default_text="",
 )
 POD_NAME = _setting(
     "POD_NAME",
     "",
     parse_utf8,
-    "pod of this process: for owner references, and as a member of a group",
+    "name of this process's pod, for owner references and for the member id in a group",
     default_text="",
 )
-POD_UID = _setting("POD_UID", "", parse_utf8, "its uid", default_text="")
-POD_NAMESPACE = _setting("POD_NAMESPACE", "", parse_utf8, "its namespace", default_text="")
+POD_UID = _setting("POD_UID", "", parse_utf8, "uid of this process's pod", default_text="")
+POD_NAMESPACE = _setting(
+    "POD_NAMESPACE", "", parse_utf8, "namespace of this process's pod", default_text=""
+)

@@ -78,25 +78,26 @@ def settings_page() -> str:
         (f"`{each.name}`", each.value, setter, each.reason)
         for setter, defaults in (
             ("library and command line", UCX_DEFAULTS),
-            ("for our own agents in the process", UCX_DEFAULTS_OF_AGENTS),
+            ("library and command line, for their own agents only", UCX_DEFAULTS_OF_AGENTS),
             ("command line only", UCX_DEFAULTS_OF_PROGRAMS),
         )
         for each in defaults
     ]
     return f"""# Settings
 
-A flag wins over the environment, the environment over the default. Of several variables in one
-row the first that is set wins; one that is set to nothing counts as unset. A value that makes no
-sense is refused with its name and what it should be. Durations are seconds, or a number with ms,
-s, m or h; sizes are bytes, or a number with K, M, G or T (powers of 1024).
+A flag overrides the environment, and the environment overrides the default. If a row has several
+variables, the first one that is set counts; an empty variable counts as not set. An invalid value
+is refused, and the error says which values are valid. Durations are seconds, or a number with ms,
+s, m or h. Sizes are bytes, or a number with K, M, G or T (powers of 1024).
 
 {table(("variable", "default", "meaning", "flags"), *rows)}
-## UCX's own
+## Variables of UCX
 
-UCX, which carries the bytes below NIXL, reads variables of its own: `UCX_NET_DEVICES` and `UCX_TLS`
-say over what (its documentation lists all). These are set where you have not set them:
+NIXL uses UCX, which reads variables of its own. For example, `UCX_NET_DEVICES` and `UCX_TLS` say
+which devices and protocols it uses; the documentation of UCX lists all of them. We set these
+variables if you have not set them:
 
-{table(("variable", "value", "by", "why"), *ucx_rows)}"""
+{table(("variable", "value", "set by", "reason"), *ucx_rows)}"""
 
 
 def cli_page() -> str:
@@ -131,12 +132,13 @@ def exit_codes_page() -> str:
     return f"""# Exit codes
 
 {table(("code", "name", "meaning"), *codes)}
-With `--format json` or `jsonl`, an error is one JSON object, in a line of its own on stderr, with
-`type`, `message`, `hint`, `retryable` and `exit_code`. UCX and NIXL may write lines there
-too, which are no JSON objects. `type` is one of the classes below, `UsageError` (a command
-line that cannot be parsed, code 2) or `Interrupted` (code 130). Retryable means that the same call
-may succeed later without any change. `TransferFailedError` takes both from the causes that it
-lists in `attempts`, `KindsFailedError` from those in `failures` when no kind is done.
+With `--format json` or `jsonl`, an error is one JSON object on one line of stderr. It has `type`,
+`message`, `hint`, `retryable` and `exit_code`. UCX and NIXL may also write lines to stderr; these
+are not JSON objects. `type` is one of the classes below, `UsageError` (a command line that cannot
+be parsed, code 2) or `Interrupted` (code 130). `retryable` means that the same call may succeed
+later without any change. `TransferFailedError` has the exit code of the last cause in its
+`attempts`, and is retryable if one of these causes is. `KindsFailedError` is retryable if all
+causes in its `failures` are. If all kinds failed, it has the exit code of the first cause.
 
 {table(("error", "code", "retryable", "meaning", "next"), *rows)}"""
 
@@ -159,10 +161,11 @@ def events_page() -> str:
     ]
     return f"""# Events
 
-The library and the central server call an `EventSink` with what happens; `mx-artifact ... --format
-jsonl` prints each as an object whose `event` is the name in the first column. A sink tells events
-apart by class (`mx_artifacts.events`). Fields that end in `_bytes` are bytes, in
-`_seconds` seconds; an `error` is the exception, printed as in [exit codes](exit-codes.md).
+The library and the central server pass each event to an `EventSink`. `mx-artifact ... --format
+jsonl` prints each event as one JSON object; its `event` is the name in the first column. A sink
+tells events apart by class (`mx_artifacts.events`). Fields whose names end in `_bytes` are in
+bytes, those that end in `_seconds` in seconds. An `error` is an exception, printed as in
+[exit codes](exit-codes.md).
 
 {table(("event", "class", "fields", "when"), *rows)}"""
 

@@ -96,8 +96,8 @@ def page(found: dict[str, Any]) -> str:
         f"{found['date']}, {conditions['cores']} cores ({conditions['cpu']}), "
         f"GPU: {conditions['gpu']}, Python {conditions['python']}; by environment:\n\n{packages}\n"
         f"{per_cache(rows)}\n\n"
-        "## By case\n\n"
-        "Jobs that hit, out of all jobs; `+ n`: n jobs were refused (reasons below); –: not run.\n\n"
+        "## By case\n\nJobs that hit, out of all jobs; `+ n`: n jobs were refused (reasons below); "
+        "–: not run.\n\n"
         f"{per_case(rows)}\n\n"
         f"### Refused, or not run\n\n{reasons(rows) or 'Nothing.'}\n"
     )

@@ -1,7 +1,7 @@
-"""How a verb may end that did its work: in part, or with a finding that a script should see.
+"""Errors for verbs that did their work only in part, or found something that a script must see.
 
-The library does not raise these; it returns reports. `main` ends with their codes as with those of
-errors.
+The library does not raise these errors; it returns reports. `main` exits with their codes, as with
+those of other errors.
 
     MxArtifactsError
       KindsFailedError
@@ -42,16 +42,16 @@ class EntriesKeptError(MxArtifactsError):
 
 
 class NotUsedError(MxArtifactsError):
-    """An installed cache was not hit, the engine compiled beside it, or it cannot but do so."""
+    """The engine did not use an installed cache, compiled in addition to it, or will have to."""
 
     exit_code = ExitCode.PARTIAL
-    default_hint = "see the reasons that the command printed"
+    default_hint = "see the reasons in the output of the command"
 
 
 class NodeUnfitError(MxArtifactsError):
-    """A check of `mx-artifact doctor` failed; the first that did decides the exit code."""
+    """A check of `mx-artifact doctor` failed; the first failed check decides the exit code."""
 
-    default_hint = "see which checks failed, and their next steps, in what the command printed"
+    default_hint = "see the failed checks and their next steps in the output of the command"
 
     def __init__(
         self, message: str, *, exit_code: ExitCode | None = None, hint: str | None = None

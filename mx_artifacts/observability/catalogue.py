@@ -1,8 +1,8 @@
 """Every event that the library and the central server emit, one class each.
 
-docs/operations/events.md is written from this module. A sink tells events apart by class; `name` is
-what `--format jsonl` prints as `event`. `Event` compares and prints them all: generated for each
-class, that took a tenth of a command's start.
+docs/operations/events.md is generated from this module. A sink tells events apart by class;
+`--format jsonl` prints `name` as `event`. The base class `Event` compares and prints all events:
+methods that dataclasses generate for each class would take a tenth of a command's start.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from mx_artifacts.observability.events import Event
 
 @dataclass(frozen=True, eq=False, repr=False)
 class KindSkipped(Event):
-    """A kind that may be absent is, as `error` says: it has no source, or no place on this node."""
+    """A kind is skipped, because of `error`: it has no source, or no root on this node."""
 
     name: ClassVar[str] = "kind.skipped"
 
@@ -29,7 +29,7 @@ class KindSkipped(Event):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class KindFailed(Event):
-    """One of several kinds failed by `error`; the others go on."""
+    """One of several kinds failed with `error`; the other kinds continue."""
 
     name: ClassVar[str] = "kind.failed"
 
@@ -39,7 +39,7 @@ class KindFailed(Event):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class IdentityUnchecked(Event):
-    """A kind's identity leaves out `values`; a cache that differs in one of them matches too."""
+    """A kind's identity leaves out `values`; a cache that differs in one of them matches, too."""
 
     name: ClassVar[str] = "kind.unchecked"
 
@@ -49,9 +49,9 @@ class IdentityUnchecked(Event):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class RootUngrouped(Event):
-    """A root that all nodes of an engine must have, or none, is installed on this node alone.
+    """A root that all nodes of an engine must have, or none, is installed without a group.
 
-    An engine that has it on some of its nodes only can hang for 30 minutes. `root` is its name.
+    An engine that has it on only some of its nodes can hang for 30 minutes. `root` is its name.
     """
 
     name: ClassVar[str] = "kind.ungrouped"
@@ -74,9 +74,9 @@ class EngineAwaited(Event):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class RootsAwaited(Event):
-    """A kind's primary root holds no files yet; the kind is published when they come.
+    """A kind's primary root has no files yet; the kind is published when it has some.
 
-    `decided_by` is the option or variable that says where the root is.
+    `decided_by` is the option or variable that states the path of the root.
     """
 
     name: ClassVar[str] = "publish.roots_awaited"
@@ -88,7 +88,7 @@ class RootsAwaited(Event):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class RootsSettling(Event):
-    """A publisher waits until nothing changes in `roots` any more."""
+    """A publisher waits until `roots` do not change any more."""
 
     name: ClassVar[str] = "publish.settling"
 
@@ -97,9 +97,9 @@ class RootsSettling(Event):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class RootsUnsettled(Event):
-    """A kind's roots have not settled for `changing_seconds`, so it is not sealed (again) yet.
+    """A kind's roots have changed for `changing_seconds`, so the kind is not sealed (again) yet.
 
-    `is_served`: what was sealed of the kind before is served meanwhile.
+    `is_served`: an earlier artifact of the kind is still served.
     """
 
     name: ClassVar[str] = "publish.unsettled"
@@ -111,7 +111,7 @@ class RootsUnsettled(Event):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class SealStarted(Event):
-    """A kind's roots are packed and sealed now."""
+    """Packing and sealing of a kind's roots begins."""
 
     name: ClassVar[str] = "seal.started"
 
@@ -133,7 +133,7 @@ class RootPacked(Event):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class ServerAwaited(Event):
-    """The central server cannot be reached, because of `error`; a publisher waits for it."""
+    """A publisher cannot reach the central server, because of `error`, and waits for it."""
 
     name: ClassVar[str] = "publish.waiting"
 
@@ -143,7 +143,7 @@ class ServerAwaited(Event):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class WorkerPortChanged(Event):
-    """A worker listens on another port than the wanted one, which another process uses."""
+    """A worker listens on `port`, because another process uses `wanted_port`."""
 
     name: ClassVar[str] = "worker.port_changed"
 
@@ -153,10 +153,10 @@ class WorkerPortChanged(Event):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class PublishFailed(Event):
-    """A kind that is followed cannot be sealed or announced, because of `error`.
+    """A followed kind cannot be sealed or announced, because of `error`.
 
-    It is tried again when its roots change, or where the error is retryable at the next look.
-    `is_served`: what was sealed of the kind before is served on.
+    It is tried again when its roots change, or in the next interval if the error is retryable.
+    `is_served`: an earlier artifact of the kind is still served.
     """
 
     name: ClassVar[str] = "publish.failed"
@@ -168,7 +168,7 @@ class PublishFailed(Event):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class SeedFailed(Event):
-    """A target that should serve on what it fetches cannot; the fetch itself goes on."""
+    """A target cannot seed, because of `error`; its fetch continues."""
 
     name: ClassVar[str] = "seed.failed"
 
@@ -180,7 +180,7 @@ class SeedFailed(Event):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class DiscoveryWaiting(Event):
-    """No source can be used yet, because of `error`; the next try follows."""
+    """No source can be used yet, because of `error`; the target will try again."""
 
     name: ClassVar[str] = "discover.waiting"
 
@@ -190,7 +190,7 @@ class DiscoveryWaiting(Event):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class FetchWaiting(Event):
-    """Another process of this node fetches the same artifact into the same roots."""
+    """This fetch waits: another process of this node fetches the same into the same roots."""
 
     name: ClassVar[str] = "fetch.waiting"
 
@@ -199,7 +199,7 @@ class FetchWaiting(Event):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class TransferStarted(Event):
-    """The tables are known and verified; reading begins. A span is what one read carries."""
+    """The tables are received and verified, and reading begins. One read carries one span."""
 
     name: ClassVar[str] = "transfer.started"
 
@@ -218,7 +218,7 @@ class SpanReceived(Event):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class SourceFailed(Event):
-    """A source failed by `error`; what it did not deliver is read from others, if there are any."""
+    """A source failed with `error`; the missing spans are read from other sources, if any."""
 
     name: ClassVar[str] = "transfer.source_failed"
 
@@ -238,7 +238,7 @@ class TransferFinished(Event):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class FollowFailed(Event):
-    """A look for something new of a kind failed by `error`; the next look tries again."""
+    """A followed kind could not be fetched again, because of `error`; it will be tried again."""
 
     name: ClassVar[str] = "follow.failed"
 
@@ -260,7 +260,7 @@ class RootsLocked(Event):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class RootRecovered(Event):
-    """What an interrupted install left in a root was settled: taken back, or found complete."""
+    """An interrupted install of a root was recovered: it was taken back, or it was complete."""
 
     name: ClassVar[str] = "install.recovered"
 
@@ -280,7 +280,7 @@ class RootStaged(Event):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class MovesJournaled(Event):
-    """The moves into a root are in its journal; from now on a crash is recovered from."""
+    """The moves into a root are in its journal; a crash from now on can be recovered."""
 
     name: ClassVar[str] = "install.journaled"
 
@@ -290,7 +290,7 @@ class MovesJournaled(Event):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class EntryMoved(Event):
-    """An entry was renamed into its root; `entry` is "" where the whole root was."""
+    """An entry was renamed into its root; `entry` is "" if the whole root was renamed."""
 
     name: ClassVar[str] = "install.moved"
 
@@ -322,7 +322,7 @@ class EntryRemoved(Event):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class GroupJoined(Event):
-    """This node takes part in a round of its group."""
+    """This node joined a round of its group."""
 
     name: ClassVar[str] = "group.joined"
 
@@ -333,7 +333,7 @@ class GroupJoined(Event):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class GroupWaiting(Event):
-    """Not all members of the group are ready; `reason` names those that are not."""
+    """Not all members of the group are ready; `reason` names the members that are not."""
 
     name: ClassVar[str] = "group.waiting"
 
@@ -343,7 +343,7 @@ class GroupWaiting(Event):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class GroupCommitted(Event):
-    """All members are ready, so that each moves what it staged."""
+    """All members have staged; each now moves its entries into its roots."""
 
     name: ClassVar[str] = "group.commit"
 
@@ -364,7 +364,7 @@ class GroupDone(Event):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class ServerStarted(Event):
-    """The central server answers calls at `address` (host:port), and keeps records in `backend`."""
+    """The central server listens on `address` (host:port) and keeps records in `backend`."""
 
     name: ClassVar[str] = "server.started"
 
@@ -378,7 +378,7 @@ class ServerStarted(Event):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class SourcePublished(Event):
-    """A worker published its record, or published it again."""
+    """A worker published its record, for the first time or again."""
 
     name: ClassVar[str] = "server.published"
 
@@ -388,7 +388,7 @@ class SourcePublished(Event):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class RecordsSwept(Event):
-    """The reaper marked silent workers STALE, or deleted records that were STALE for long."""
+    """The reaper marked records of silent workers STALE, or deleted old STALE records."""
 
     name: ClassVar[str] = "server.swept"
 
@@ -398,7 +398,7 @@ class RecordsSwept(Event):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class BackendDown(Event):
-    """The metadata backend cannot be reached; calls are answered UNAVAILABLE until it is back."""
+    """The metadata backend cannot be reached; until it is back, the server answers UNAVAILABLE."""
 
     name: ClassVar[str] = "server.backend_down"
 

@@ -1,8 +1,8 @@
 """Finds NIXL and starts an agent; the only module that imports NIXL.
 
-The bindings are used instead of NIXL's Python class, because that one sets the progress thread's
-delay to 0, with which every idle agent spins on a whole core, and only warns about a backend that
-it does not have.
+It uses NIXL's bindings instead of NIXL's Python class, for two reasons. The class sets the delay of
+the progress thread to 0, so every idle agent uses a whole core. And if a backend is missing, the
+class only warns.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ from mx_artifacts.node.environment import environment, set_environment_default
 from mx_artifacts.runtime.process import is_claimed
 
 PROGRESS_DELAY_MICROSECONDS = 10_000
-"""The progress thread wakes on events; this is how often it looks without one."""
+"""The progress thread wakes up on events, and without an event after this time."""
 
 
 class LibraryDefault(NamedTuple):
-    """A variable of a native library that is set where the user has not set it, and why."""
+    """A variable of a native library that we set if the user has not set it, and the reason."""
 
     name: str
     value: str
@@ -40,41 +40,42 @@ class LibraryDefault(NamedTuple):
 
 
 UCX_DEFAULTS = (
-    LibraryDefault("UCX_LOG_FILE", "stderr", "stdout belongs to the program"),
+    LibraryDefault("UCX_LOG_FILE", "stderr", "stdout is for the output of the program"),
     LibraryDefault(
         "UCX_DEBUG_SIGNO",
         "0",
-        "UCX takes SIGHUP for its own debugging, and with it a process's end with its terminal",
+        "otherwise UCX uses SIGHUP for its own debugging, and the process does not end when its "
+        "terminal closes",
     ),
 )
 UCX_DEFAULTS_OF_AGENTS = (
     LibraryDefault(
         "UCX_USE_MT_MUTEX",
         "y",
-        "its thread and those that read wait for each other asleep instead of spinning: whoever "
-        "is waited for copies megabytes meanwhile, or has no core",
+        "UCX's thread and the threads that read sleep while they wait for each other. Without it "
+        "they spin, while the other thread copies megabytes or has no core",
     ),
     LibraryDefault(
         "UCX_KEEPALIVE_INTERVAL",
         "inf",
-        "a source that was stopped for a while (SIGSTOP, a frozen container) and whose targets "
-        "left meanwhile would be aborted by UCX when it goes on; sessions tell who is gone",
+        "if a source was stopped for a while (SIGSTOP, a frozen container) and its targets left in "
+        "that time, UCX would abort it when it continues. Our sessions detect lost peers instead",
     ),
     LibraryDefault(
         "UCX_TCP_CONN_NB",
         "y",
-        "a connection that a firewall drops would else hang for minutes, with the lock of the "
-        "agent, and so every read from other sources too",
+        "if a firewall drops the packets of a connection, connecting hangs for minutes. Without "
+        "this value it holds the agent's lock, so every read from other sources hangs, too",
     ),
 )
-"""In the configuration of our own agents: others in the process are as ever (ADR 0021)."""
+"""Set in the configuration of our own agents; other agents in the process keep theirs (ADR 21)."""
 UCX_DEFAULTS_OF_PROGRAMS = (
     LibraryDefault(
         "UCX_MEM_EVENTS",
         "n",
-        "four fifths of an agent's start go into patching libc's code in memory, by which UCX "
-        "hears of memory that is unmapped; only its cache of registrations needs that, and ours "
-        "are explicit",
+        "UCX patches libc's code in memory to notice when memory is unmapped, which takes four "
+        "fifths of an agent's start. Only its registration cache needs that; we register memory "
+        "explicitly",
     ),
 )
 
