@@ -1,4 +1,4 @@
-"""Blocks made smaller for slow links. The library is optional, and imported when first used."""
+"""Compresses blocks for slow links. The library is optional, and imported on first use."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""A setting, and dataclasses that are filled from settings: flag, then environment, then default.
+"""Settings, and dataclasses that are filled from them: by flag, then environment, then default.
 
-`settings.py` is the table of all settings. `PublisherSettings` and the like declare their fields
-with `from_setting`, so that a default is in the table alone and a variable reaches the library
-as it reaches the command line.
+`settings.py` is the table of all settings. `PublisherSettings` and similar classes declare their
+fields with `from_setting`. So a default is in the table only, and the library and the command line
+read a variable in the same way.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
-"""Parsers of what people type: text -> value, or ValueError with what the text should be.
+"""Parsers of texts that people type: text -> value, or ValueError with the expected form.
 
-Settings, flags and identity values are read by the same ones, so that equal mistakes get equal
-messages.
+Settings, flags and identity values use the same parsers, so the same mistake gets the same message.
 """
 
 from __future__ import annotations

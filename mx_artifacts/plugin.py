@@ -1,4 +1,4 @@
-"""What a package needs that adds a cache kind, a metadata backend or a transport.
+"""Names that another package needs to add a cache kind, a metadata backend or a transport.
 
 Such a package declares entry points (docs/adr/0013), which are loaded only when they are asked for:
 

@@ -1,4 +1,4 @@
-"""The version, apart from the package's public names so that every layer may import it."""
+"""The version, separate from the package's public names, so that every layer may import it."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""The bundle root: where bundles lie that exceed the memory, and where processes take turns.
+"""The bundle root: a directory for bundles beyond the memory budget, and for turns of processes.
 
-Bundles lie in files without a name, which vanish with their process. The files by which processes
-take turns (turn.py) are locked while they count, and the kernel frees a lock when its holder dies,
-so one that nobody holds is a dead process's. A process id would not tell that: pods that share a
-bundle root do not share process ids.
+Bundles are in files without a name, which vanish with their process. The files by which processes
+take turns (turn.py) are locked while they are valid. The kernel frees a lock when its holder dies,
+so a file that nobody locks belongs to a dead process. A process id would not show that: pods that
+share a bundle root do not share process ids.
 """
 
 from __future__ import annotations

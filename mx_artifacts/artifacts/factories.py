@@ -1,4 +1,4 @@
-"""The factory helpers: the transfer of a cache kind, with roots from the environment by default."""
+"""The factory helpers: each makes the transfer of a cache kind, with roots from the environment."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
 """Labels that our sources add to the topology map of their record.
 
-`mx_artifacts.artifact` has the artifact id; `mx_artifacts.root` has the path of the primary root
-and `mx_artifacts.root.<name>` that of a further one, absolute and without links, so that a target
-knows both before it transfers anything. `mx_artifacts.transports` has the transports that the
-source can be read by, joined by commas (transport_labels.py). Other implementations neither set
-nor read these labels.
+`mx_artifacts.artifact` is the artifact id. `mx_artifacts.root` is the path of the primary root and
+`mx_artifacts.root.<name>` that of another root, absolute and without links. So a target knows both
+before it transfers anything. `mx_artifacts.transports` lists the transports by which the source can
+be read, joined by commas (transport_labels.py). Other implementations neither set nor read these
+labels.
 """
 
 from __future__ import annotations

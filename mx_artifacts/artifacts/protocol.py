@@ -1,4 +1,4 @@
-"""The life cycle of a cache artifact, as the specification names it."""
+"""The life cycle of a cache artifact, with the specification's names."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""TarredP2PArtifactTransfer: each root travels as one uncompressed tar."""
+"""TarredP2PArtifactTransfer: each root is transferred as one uncompressed tar."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The label by which a source says which transports it can be read by."""
+"""The label in which a source lists the transports by which it can be read."""
 
 from __future__ import annotations
 

@@ -1,9 +1,10 @@
-"""Open paths below a directory that is held open, so that no link can lead the way out of it.
+"""Opens paths below a directory that is held open; no link can lead out of that directory.
 
-A path is followed by the kernel (openat2, Linux 5.6), or part by part where the kernel has no such
-call or a container's rules forbid it. Neither way follows a symbolic link, at the end or on the
-way, and neither goes up. Whoever owns a directory below can still move it while it is open; what is
-opened then is a thing of theirs that they could name by themselves.
+The kernel follows a path (openat2, Linux 5.6). If the kernel has no such call, or the rules of a
+container forbid it, this module follows the path part by part. Both ways follow no symbolic link,
+neither at the end nor on the way, and never go up. The owner of a directory below can still move it
+while it is open. Then a file of that owner is opened, which the owner could also have named
+directly.
 """
 
 from __future__ import annotations

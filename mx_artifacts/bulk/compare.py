@@ -1,4 +1,4 @@
-"""Compare many parts of a buffer with their checksums."""
+"""Compares many parts of a buffer with their checksums."""
 
 from __future__ import annotations
 

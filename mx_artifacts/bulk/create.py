@@ -1,4 +1,4 @@
-"""Make many files of bytes that are in memory."""
+"""Creates many files from bytes that are in memory."""
 
 from __future__ import annotations
 

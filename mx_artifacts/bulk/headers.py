@@ -1,4 +1,4 @@
-"""The tar headers of many members; those that need more than one block are not done here."""
+"""Makes the tar headers of many members, except those that need more than one block."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""The compiled part, if this installation has it and this processor can run it (ADR 0020).
+"""The compiled part, if this installation has it and this processor can run it (ADR 20).
 
-This room does to a list of files what would otherwise be done to one after the other; it knows no
-bundles and no installs.
+This package works on whole lists of files where other code would work on one file after the other.
+It does not know bundles or installs.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What is in many directories, and the status of it."""
+"""Lists many directories, with the status of what is in them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Replace what many files hold."""
+"""Replaces the contents of many files."""
 
 from __future__ import annotations
 

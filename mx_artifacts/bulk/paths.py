@@ -1,4 +1,4 @@
-"""Whether the paths of a tree are as plain as those of caches are."""
+"""Checks whether the paths of a tree are as plain as those of caches."""
 
 from __future__ import annotations
 

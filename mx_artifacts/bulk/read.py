@@ -1,4 +1,4 @@
-"""Read many files into one buffer."""
+"""Reads many files into one buffer."""
 
 from __future__ import annotations
 

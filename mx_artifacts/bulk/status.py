@@ -1,4 +1,4 @@
-"""The status of many files."""
+"""Reads the status of many files."""
 
 from __future__ import annotations
 

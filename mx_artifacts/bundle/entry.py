@@ -1,4 +1,4 @@
-"""What a cache kind sees of an entry, packed or existing in a cache, to tell if it is committed."""
+"""An entry as a cache kind sees it, packed or existing, to decide whether it is committed."""
 
 from __future__ import annotations
 

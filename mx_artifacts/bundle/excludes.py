@@ -1,4 +1,4 @@
-"""What is left out of a bundle by its name."""
+"""Names that are left out of a bundle."""
 
 from __future__ import annotations
 

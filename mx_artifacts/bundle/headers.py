@@ -1,8 +1,8 @@
-"""The 512-byte tar header and its extensions: written in one form, read without leniency.
+"""The 512-byte tar header and its extensions: written in one form, and read strictly.
 
-Written: ustar, with a pax record only where a field cannot hold a value (docs/format.md).
-Read: what GNU tar and Python's tarfile write, ustar, GNU and pax. Everything that gives two
-programs two opinions of one archive is refused.
+Written: ustar, with a pax record only if a field cannot hold a value (docs/format.md). Read: ustar,
+GNU and pax, as GNU tar and Python's tarfile write them. A header that two programs could read in
+two ways is refused.
 """
 
 from __future__ import annotations

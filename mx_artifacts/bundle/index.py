@@ -1,8 +1,8 @@
-"""A bundle's member index: what lies where in it, known before a byte of it is read.
+"""A bundle's member index: where each member is in the bundle, known before any byte is read.
 
-A source hands it out, and a target believes it for one reason: the headers that it makes from it
-(docs/format.md knows one form only), the checksums of contents and the padding between them join
-to the checksum that the manifest has for the bundle.
+A source sends it. A target accepts it for one reason only: the checksums of the headers that the
+target makes from it (docs/format.md allows only one form), of the contents and of the padding
+between them join to the bundle's checksum in the manifest.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Where each member of a bundle lies, known before a byte of it is read."""
+"""Computes where each member of a bundle is, before any byte of the bundle is read."""
 
 from __future__ import annotations
 

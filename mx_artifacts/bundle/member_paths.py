@@ -1,4 +1,4 @@
-"""The paths of a bundle's members: no two of one name, and not more than a scan may hold."""
+"""The paths of a bundle's members: unique, and no more than a scan may hold."""
 
 from __future__ import annotations
 

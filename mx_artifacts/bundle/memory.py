@@ -1,4 +1,4 @@
-"""The memory that a bundle is packed into: what this room asks of whoever lends it."""
+"""The memory into which a bundle is packed: what this package needs from its provider."""
 
 from __future__ import annotations
 

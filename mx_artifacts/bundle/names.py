@@ -1,4 +1,4 @@
-"""Which names a bundle may hold; the packer skips what the scanner would refuse."""
+"""The names that a bundle may contain; the packer skips names that the scanner would refuse."""
 
 from __future__ import annotations
 

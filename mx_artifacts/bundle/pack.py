@@ -1,10 +1,10 @@
-"""Pack a cache root into a bundle: deterministic, read once, and never half of an entry.
+"""Packs a cache root into a bundle: deterministic, read once, and with whole entries only.
 
-The cache may be alive. Where everything will lie is known from the listing, so entries are read
-to their places by several threads. Each is read as a whole and then looked at again; if anything
-about it changed meanwhile, or its kind says that its compiler has not committed it yet, it is
-listed and read again for a while. Where one is left out, or has another size, the others close
-ranks.
+An engine may change the cache at the same time. The listing determines where everything will be in
+the bundle, so several threads read entries to their places. Each entry is read as a whole and then
+its status is read again. If it changed, or if its kind says that the compiler has not committed it
+yet, it is listed and read again for a while. If an entry is left out or has another size, the
+others move so that there is no gap.
 """
 
 from __future__ import annotations

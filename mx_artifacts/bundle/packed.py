@@ -1,4 +1,4 @@
-"""What a pack results in, and what the next one of the same cache can tell from it."""
+"""The result of a pack, and what the next pack of the same cache can take from it."""
 
 from __future__ import annotations
 

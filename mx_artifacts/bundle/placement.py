@@ -1,4 +1,4 @@
-"""Where entries lie in a bundle's memory, and how they close ranks when one falls out."""
+"""Places entries in a bundle's memory, and closes the gap if one is left out."""
 
 from __future__ import annotations
 

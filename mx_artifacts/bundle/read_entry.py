@@ -1,4 +1,4 @@
-"""Read entries of a cache that may be alive: each as a whole, unchanged, fit, or not at all."""
+"""Reads entries of a live cache: each as a whole, unchanged and committed, or not at all."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What of a directory tree goes into a bundle, as data that a cache kind declares."""
+"""Rules for what of a directory tree goes into a bundle, as data that a cache kind declares."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Read a bundle's table of members and refuse whatever is damaged, hostile or ambiguous.
+"""Reads a bundle's table of members, and refuses everything that is damaged, hostile or ambiguous.
 
-The standard library's reader is too lenient: it follows records that rename members, guesses
-past damage, and differs between the Python versions found in images.
+The standard library's reader is too lenient: it follows records that rename members, guesses after
+damage, and differs between the Python versions found in images.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Seal bundles into an artifact: checksum each once, and build the manifest."""
+"""Seals bundles into an artifact: checksums each once, and builds the manifest."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Spans: what is read of a bundle at once, and verified before anybody sees it."""
+"""Spans: the ranges of a bundle that are read in one step, and verified before anyone uses them."""
 
 from __future__ import annotations
 

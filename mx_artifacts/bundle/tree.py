@@ -1,4 +1,4 @@
-"""List a cache root: what of it goes into a bundle, and what is left out and why."""
+"""Lists a cache root: what goes into a bundle, and what is left out, with reasons."""
 
 from __future__ import annotations
 

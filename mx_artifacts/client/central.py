@@ -1,4 +1,4 @@
-"""The central server, seen from a source or a target: core types in and out."""
+"""A client of the central server, for sources and targets; it takes and returns core types."""
 
 from __future__ import annotations
 

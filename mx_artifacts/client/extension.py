@@ -1,4 +1,4 @@
-"""Calls to our SourceService of a worker, in core types; other peers have none of it."""
+"""Calls to SourceService, our own service of a worker, with core types; other peers lack it."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""A target's presence at a source: one stream that is open while it reads.
+"""A target's session at a source: one stream that is open while the target reads.
 
 The source binds leases to the stream and frees them when it ends, so a target that dies blocks
-nothing (proto/mx_artifacts/v1/source.proto). The other way round, the stream's end tells the
-target within moments that its source is gone.
+nothing (proto/mx_artifacts/v1/source.proto). In the other direction, the end of the stream tells
+the target within moments that its source is gone.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Calls to a source's worker service, in core types. One client, and one channel, a source."""
+"""Calls to a source's worker service, with core types; one client and one channel per source."""
 
 from __future__ import annotations
 

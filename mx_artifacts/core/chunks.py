@@ -1,4 +1,4 @@
-"""Chunk arithmetic: how files are cut, and what a chunk table must satisfy."""
+"""Chunk arithmetic: how files are cut into chunks, and the rules of a chunk table."""
 
 from __future__ import annotations
 

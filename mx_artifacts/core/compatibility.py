@@ -1,4 +1,4 @@
-"""Which sources a target may use, and what keeps it from the others."""
+"""Decides which sources a target may use, and says why it may not use the others."""
 
 from __future__ import annotations
 

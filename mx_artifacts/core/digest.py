@@ -1,4 +1,4 @@
-"""Digests: CRC32C for bytes on the wire, SHA-256 for what they are."""
+"""Digests: CRC32C to check bytes on the wire, SHA-256 to identify them."""
 
 from __future__ import annotations
 

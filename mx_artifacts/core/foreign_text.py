@@ -1,4 +1,4 @@
-"""Text of peers, servers and caches in messages: cut, and nothing that a terminal acts upon."""
+"""Shortens text of peers, servers and caches for messages, and escapes control characters."""
 
 from __future__ import annotations
 

@@ -1,9 +1,10 @@
-"""Groups: members on several nodes that install an artifact all or none (docs/groups.md).
+"""Groups: members on several nodes that install an artifact on all or on none (docs/groups.md).
 
-Members meet in a round. It is OPEN until as many as the group's size have staged, then COMMIT (each
-moves its entries in) until all have moved, then DONE (each keeps them). A member that fails or
-falls silent before that makes it ABORTED (each takes back what it has). DONE and ABORTED are
-final, so every member that asks learns the same. Pure rules: time and storage are the caller's.
+Members meet in a round. It is OPEN until as many members as the group's size have staged. Then it
+is COMMIT (each moves its entries in) until all have moved. Then it is DONE (each keeps them). If a
+member fails or becomes silent before that, the round is ABORTED (each takes back what it has). DONE
+and ABORTED are final, so every member that asks gets the same answer. These are pure rules; the
+caller provides time and storage.
 """
 
 from __future__ import annotations

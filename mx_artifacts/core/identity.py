@@ -1,4 +1,4 @@
-"""Source identity: what must be equal on both nodes, and its hash, the mx_source_id."""
+"""Source identity: the values that must be equal on both nodes, and their hash (mx_source_id)."""
 
 from __future__ import annotations
 

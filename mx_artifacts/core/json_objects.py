@@ -1,4 +1,4 @@
-"""Parse JSON that somebody else wrote: whatever is wrong with it becomes a ValueError."""
+"""Parses JSON from untrusted writers: every problem becomes a ValueError."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which bytes of a bundle are there."""
+"""The ranges of a bundle that are present."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the central server knows of sources: records, references and queries."""
+"""What the central server stores about sources: records, references and queries."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How near two nodes are to each other, by labels such as zone and rack that both state."""
+"""The distance between two nodes, by labels such as zone and rack that both state."""
 
 from __future__ import annotations
 

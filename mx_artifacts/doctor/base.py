@@ -1,4 +1,4 @@
-"""What a check of this node says."""
+"""The result of one check of this node."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Checks of the data plane, of the central server and of what is behind it."""
+"""Checks of the data plane, the central server and its backend."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Checks of cache roots: there, writable, on what file system, with how much room."""
+"""Checks of cache roots: existence, write access, file system, free space."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who may read and write what is installed: the installer's modes, the cache root's owner."""
+"""Decides who may read and write installed files: the installer's modes, the cache root's owner."""
 
 from __future__ import annotations
 

@@ -1,8 +1,9 @@
-"""A directory that is held open, and what is done below it: nothing there can lead out of it.
+"""A directory that is held open, and operations below it; none of them can be led out of it.
 
-Whoever owns a directory can put links and other files in the way of a process that works in it, at
+The owner of a directory can put links and other files in the way of a process that works in it, at
 any moment. So names are looked up from a descriptor, no symbolic link is followed, only regular
-files are read, and what is given away was made where nobody else can reach (docs/adr/0027).
+files are read, and files that will belong to another user are made where nobody else can reach them
+(docs/adr/0027).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Failures of a file system that pass: something is in use, or a file server knows it no more."""
+"""Temporary failures of a file system: a file is in use, or a file server has lost its handle."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is in a directory tree of somebody's, and directories made there."""
+"""Lists directory trees of other users, and makes directories there."""
 
 from __future__ import annotations
 

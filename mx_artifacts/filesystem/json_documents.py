@@ -1,4 +1,4 @@
-"""Read the JSON files of a workspace with suspicion: they may be torn, old or edited."""
+"""Reads the JSON files of a workspace, which may be incomplete, old or edited."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One installer at a time for a root: flock, which the kernel frees when its holder dies."""
+"""Locks a root for one installer at a time, by flock; the kernel frees it when the holder dies."""
 
 from __future__ import annotations
 

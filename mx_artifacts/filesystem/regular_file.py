@@ -1,4 +1,4 @@
-"""Reads files that somebody else wrote: regular files only, no links, and a stated size."""
+"""Reads files that others wrote: only regular files, no links, and a limited size."""
 
 from __future__ import annotations
 

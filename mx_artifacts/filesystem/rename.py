@@ -1,7 +1,7 @@
-"""Renames that do not overwrite, and swaps without a gap: Linux's renameat2, with fall-backs.
+"""Renames that do not overwrite, and swaps without a gap: Linux's renameat2, with alternatives.
 
-File systems that know no such flags (NFS, some FUSE) answer EINVAL; a C library may lack the call.
-Every name is relative to an open directory.
+File systems without such flags (NFS, some FUSE) answer EINVAL; a C library may lack the call. Every
+name is relative to an open directory.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Where a path that a user names leads to, and whom one believes on the way there.
+"""Resolves a path that a user names, and decides which links on the way may be followed.
 
-A path may have symbolic links in it, above the cache root or as the root itself, and others may own
-them. A link of a stranger may lead only to a directory of that stranger: else they could have us
-work, with our rights, in one that is not theirs to choose.
+A path may contain symbolic links, above the cache root or as the root itself, and they may belong
+to other users. A link of another user may lead only to a directory of the same user. Otherwise that
+user could let us work, with our rights, in a directory that is not theirs.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Free space, asked for before anything is written, and what an OSError means to the user."""
+"""Checks free space before anything is written, and translates an OSError for the user."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether something can be written at a path, found out before anything is transferred or made."""
+"""Checks whether a path can be written, before anything is transferred or made."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
-"""The identity of a cache on this node: probed where it can be, stated where the user says so.
+"""The identity of a cache on this node: values that are probed, or stated by the user.
 
-Unknown is not empty (docs/adr/0007): a field that can neither be probed nor was stated is an error
-that names it. A component that is known not to be there has the value "none" where the kind allows
-it.
+Unknown is not empty (docs/adr/0007): if a field can neither be probed nor was stated, the error
+names it. A component that is known to be absent has the value "none" if the kind allows it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Identity values as the user states them: which names and values make sense, in which form."""
+"""Identity values that the user states: valid names and values, and their form."""
 
 from __future__ import annotations
 

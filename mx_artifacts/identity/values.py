@@ -1,4 +1,4 @@
-"""Finds one value of an identity on this node, and what to do where two nodes differ in it.
+"""Finds one value of an identity on this node, and the advice if two nodes differ in it.
 
 A kind's own values come before those that all kinds share.
 """

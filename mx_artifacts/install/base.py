@@ -1,4 +1,4 @@
-"""What is installed and with which result: the values that cross the border of this package."""
+"""Values of an install: what is installed, and the results; other packages use these, too."""
 
 from __future__ import annotations
 

@@ -1,8 +1,9 @@
-"""Move a staged tree into its root, and take that back.
+"""Moves a staged tree into its root, and takes that back.
 
-The order that makes a crash harmless: journal, moves, receipt (the commit point), journal removed,
-what was moved aside removed. `recover_root` brings a root to rest from wherever an installer
-stopped, whether by success, by an exception or by kill -9: one way for all three.
+This order makes a crash harmless: write the journal, move, write the receipt (the commit point),
+remove the journal, remove the entries that were moved aside. `recover_root` completes or takes back
+an install, wherever it stopped: after success, after an exception or after kill -9, in the same
+way.
 """
 
 from __future__ import annotations

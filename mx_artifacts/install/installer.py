@@ -1,9 +1,9 @@
-"""Install an artifact into its cache roots: all of it or nothing, under the roots' locks.
+"""Installs an artifact into its cache roots: all of it or nothing, under the roots' locks.
 
-The life of an install: find each root's workspace, lock, recover from what a dead installer left,
-look whether it is there already, adapt what is staged, commit root by root, judge the entries that
-were kept, write the receipt, clean up. An `Agreement` is asked twice: before the first move, and
-before the receipt has its name.
+The steps of an install: find the workspace of each root, lock, recover from a dead installer, check
+whether the artifact is already installed, adapt the staged trees, commit root by root, judge the
+kept entries, write the receipt, clean up. An `Agreement` is asked twice: before the first move, and
+before the receipt gets its name.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
-"""The journal: what an install is about to move, written before the first move.
+"""The journal: the moves that an install is about to make, written before the first move.
 
-A journal whose receipt exists is done and only waits to be removed. Any other belongs to an
-installer that died, and tells `commit.undo` what to take back. Which of its moves had happened is
-not written but seen: an entry that was moved in carries the inode number it had when staged.
+If the receipt of a journal exists, the install is done, and the journal only has to be removed. Any
+other journal belongs to an installer that died, and tells `commit.undo` what to take back. It does
+not record which of its moves have happened. That can be seen: an entry that was moved in has the
+inode number that it had when it was staged.
 """
 
 from __future__ import annotations

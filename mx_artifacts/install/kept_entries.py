@@ -1,4 +1,4 @@
-"""What becomes of the entries that were in a root before: reported, never changed."""
+"""Reports on the entries that were in a root before; it never changes them."""
 
 from __future__ import annotations
 

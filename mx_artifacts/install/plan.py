@@ -1,4 +1,4 @@
-"""Decide what of a staged tree moves into its root, without moving anything."""
+"""Decides which entries of a staged tree move into its root; moves nothing."""
 
 from __future__ import annotations
 

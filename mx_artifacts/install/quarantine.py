@@ -1,4 +1,4 @@
-"""Artifacts that this node must not fetch: one small file for each in the state directory."""
+"""Artifacts that this node must not fetch: one small file for each, in the state directory."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Installs that were killed between their moves and their receipt: find them, and take them back.
+"""Finds installs that were killed between their moves and their receipt, and takes them back.
 
-The next install into a root does the same; here it is for who wants none.
+The next install into a root does the same; this module is for callers that do not want to install.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""Take an install back: exactly what its receipt says, and only what is still so.
+"""Takes an install back: exactly what its receipt lists, and only what has not changed since.
 
-Whole entries are moved aside by one rename each, so a reader sees an entry or none. Killed at any
-point, a second run completes: what is gone is done, and the receipt goes last.
+Each entry is moved aside as a whole by one rename, so a reader sees an entry or none. If the
+process is killed at any point, a second run completes the work: entries that are gone are done, and
+the receipt is removed last.
 """
 
 from __future__ import annotations

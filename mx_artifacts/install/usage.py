@@ -1,8 +1,9 @@
-"""Whether an engine used what was installed, or compiled beside it.
+"""Finds out whether an engine used an installed cache, or compiled in addition to it.
 
-No engine says so by itself, and a counter of hits may say "hit" while it compiles
-(docs/cache-facts.md, 9.9). Files tell: a compile leaves new ones under the root; a read moves an
-access time, where the mount keeps them; a lock shows that a compiler was at work there.
+No engine reports this, and a counter of hits may say "hit" while the engine compiles
+(docs/cache-facts.md, 9.9). But files show it: a compile leaves new files under the root, a read
+changes an access time if the mount keeps access times, and a lock shows that a compiler was at work
+there.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Is what was installed still there as it was?"""
+"""Checks whether installed entries are still there and unchanged."""
 
 from __future__ import annotations
 

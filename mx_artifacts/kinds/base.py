@@ -1,10 +1,10 @@
-"""What a cache kind is: data. One module a kind declares a `CacheKind`; `registry.py` finds them.
+"""A cache kind, as data: one module per kind declares a `CacheKind`; `registry.py` finds them.
 
 To add a kind, write mx_artifacts/kinds/<name>.py with a module-level `KIND`, list it in
-`registry.py`, and add a fixture to tests/support/kind_trees.py. All that is special about it is in
-that module: how the values of its identity are probed, which tools it needs, how its engine tells
-why it compiled again. A third party's `KIND` is found by the entry point that its package declares
-(docs/adr/0013).
+`registry.py`, and add a fixture to tests/support/kind_trees.py. Everything that is special about
+the kind is in its module: how to probe the values of its identity, which tools it needs, and how
+its engine shows why it compiled again. A third party's `KIND` is found by the entry point that its
+package declares (docs/adr/0013).
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """DeepGEMM's kernels, both generations: `<root>/cache/<name>.<hash>/{kernel.cu, kernel.cubin, …}`.
 
-The newer one (DeepJIT) commits an entry by its `.committed` file; DG_JIT_CACHE_DIR may then list
-read-only directories behind the one that it writes to, and what is in any of them is hit. The
-root is the first, unless --root names another. SGLang sets DG_JIT_CACHE_DIR itself, to a directory
-of its own, whatever it was before. Loading runs GPU code only.
+The newer generation (DeepJIT) commits an entry by its `.committed` file. Its DG_JIT_CACHE_DIR may
+list read-only directories after the directory to which it writes; entries in all of them are hit.
+The root is the first directory, unless --root names another. SGLang overwrites DG_JIT_CACHE_DIR
+with a directory of its own. Loading runs GPU code only.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Checks that an entry is committed and whole, shared by the kinds' `fault_of` rules.
 
-Each returns why it is not, or None. They read what was packed, and look at no file's meaning beyond
-what its compiler promises: a kind says which files those are (docs/cache-facts.md).
+Each check returns what is wrong, or None. The checks read the packed bytes, and check no more than
+the compiler promises about a file. The kind says which files these are (docs/cache-facts.md).
 """
 
 from __future__ import annotations

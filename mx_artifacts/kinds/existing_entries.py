@@ -1,4 +1,4 @@
-"""Return whether an entry that exists in a root will be used there, by its kind's own rules."""
+"""Decides whether the engine will use an existing entry in its root, by the rules of its kind."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Any directory of compiled files, of which nothing is known: `--kind generic --root DIR`.
+"""A directory of compiled files of an unknown kind: `--kind generic --root DIR`.
 
-Every file is an entry of its own, no path is adapted, and only the machine is checked; what else
-must be equal is for the user to state. See docs/adr/0013 for its number on the wire.
+Every file is an entry of its own, no path is adapted, and only the machine type is compared. The
+user states what else must be equal. docs/adr/0013 describes its number on the wire.
 """
 
 from __future__ import annotations

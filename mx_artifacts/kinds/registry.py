@@ -1,7 +1,8 @@
-"""All cache kinds, by name and by number on the wire, third parties' included.
+"""All cache kinds, by name and by number on the wire, including those of third parties.
 
 A package adds kinds by entry points of the group `mx_artifacts.kinds`, each of which is a
-`CacheKind`. Loading them runs that package's code; one that is broken is named and left out.
+`CacheKind`. Loading them runs code of that package. If one is broken, a warning names it and it is
+left out.
 """
 
 from __future__ import annotations

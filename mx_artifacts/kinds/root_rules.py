@@ -1,8 +1,8 @@
-"""Builders of root rules: "of this engine, this variable, else that path below HOME or TMPDIR".
+"""Builders of root rules: "for this engine, this variable, else that path below HOME or TMPDIR".
 
-A rule gives the absolute path where an engine looks and what decided, for messages. It goes by the
-environment and by which engine runs, never by what is installed here. An empty variable counts as
-unset. Nothing is created, and no path need exist.
+A rule returns the absolute path in which an engine looks, and what decided it, for messages. It
+depends on the environment and on the engine, never on what is installed here. An empty variable
+counts as unset. A rule creates nothing, and its path need not exist.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Programs that engines need on a node beside their caches; `mx-artifact doctor` looks for them."""
+"""Programs that engines need on a node besides their caches; `mx-artifact doctor` checks them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How the files of a cache show that an engine used it, or compiled beside it."""
+"""Files of a cache that show that an engine used it, or compiled in addition to it."""
 
 from __future__ import annotations
 

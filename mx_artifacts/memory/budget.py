@@ -1,4 +1,4 @@
-"""How much memory the bundles of a process may take; what exceeds it lies in files."""
+"""A budget for the memory of a process's bundles; further bundles are in files."""
 
 from __future__ import annotations
 

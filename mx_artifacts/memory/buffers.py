@@ -1,4 +1,4 @@
-"""Memory for bundles and chunks: anonymous pages that can be registered, or an unnamed file's."""
+"""Memory for bundles and chunks: anonymous pages that can be registered, or an unnamed file."""
 
 from __future__ import annotations
 

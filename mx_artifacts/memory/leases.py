@@ -1,4 +1,4 @@
-"""Who may read which region until when: granted, renewed, expired, released.
+"""Leases: which reader may read which region until when; granted, renewed, expired, released.
 
     active --ttl without renewal--> expired (quarantined) --grace--> freed
       ^------------- renew -----------|

@@ -1,4 +1,4 @@
-"""A fixed set of registered buffers, lent in the order in which they were asked for."""
+"""A fixed set of registered buffers, lent in the order of the requests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A group's rounds as backends keep them: one JSON text a group. No I/O here."""
+"""A group's rounds as backends store them: one JSON text per group. No I/O here."""
 
 from __future__ import annotations
 

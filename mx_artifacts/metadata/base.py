@@ -1,12 +1,12 @@
-"""Where the central server keeps its state: the plug-in surface, two kinds of store.
+"""The stores of the central server's state: the plug-in interface, with two kinds of store.
 
-A `RecordStore` keeps what sources publish. A `BallotStore` keeps small texts that several servers
-replace by compare-and-set, for groups. A backend URL names one of each (`MetadataBackend`); both
-may use one database, or each its own.
+A `RecordStore` keeps the records that sources publish. A `BallotStore` keeps small texts, for
+groups; several servers replace them by compare-and-set. A backend URL names one of each
+(`MetadataBackend`); both may use one database, or each its own.
 
-Asynchronous, since only the central server uses it (docs/adr/0008). Every implementation runs
-tests/contract/test_metadata.py. A store that cannot answer raises BackendUnavailableError from
-every method and never pretends to be empty (docs/adr/0010).
+The interface is asynchronous, because only the central server uses it (docs/adr/0008). Every
+implementation must pass tests/contract/test_metadata.py. A store that cannot answer raises
+BackendUnavailableError from every method and never returns an empty result (docs/adr/0010).
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Checked reading of JSON that somebody else wrote.
+"""Checked reading of JSON that others wrote.
 
-Values are bounded by what the wire can carry, so that one odd record cannot spoil an answer that
-holds many. All methods raise ValueError with the object, the field and what it should be; an absent
-or null field is its type's empty value.
+Values are limited to what the wire can carry, so that one bad record cannot spoil an answer with
+many records. All methods raise ValueError with the object, the field and the expected form. An
+absent or null field is the empty value of its type.
 """
 
 from __future__ import annotations

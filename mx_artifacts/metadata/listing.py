@@ -1,4 +1,4 @@
-"""What every record store does alike with its rows: judge freshness, filter, order and cut them."""
+"""Rules for rows that all record stores share: judge freshness, filter, order and cut."""
 
 from __future__ import annotations
 

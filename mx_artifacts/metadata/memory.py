@@ -1,4 +1,4 @@
-"""Records in the server's own memory: the default, for one server and no other process."""
+"""Records in the server's own memory: the default, for a single server process."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""The connection to Redis or Valkey: sends commands and scripts, translates what goes wrong.
+"""The connection to Redis or Valkey: sends commands and scripts, and translates errors.
 
-The only module that imports redis. Connections are made on use and remade after a failure, so a
-Redis that comes back is used again without a restart here.
+The only module that imports redis. Connections are made on use, and made again after a failure. So
+this process uses a Redis that comes back without a restart.
 """
 
 from __future__ import annotations

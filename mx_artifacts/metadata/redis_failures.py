@@ -1,6 +1,6 @@
-"""What Redis says when it cannot serve us, and what an operator does about it.
+"""Errors of Redis when it cannot serve us, and what an operator should do about them.
 
-All of it is "unavailable": none of it means that a record is missing or a request wrong.
+All of them mean "unavailable": none of them means that a record is missing or a request is wrong.
 """
 
 from __future__ import annotations

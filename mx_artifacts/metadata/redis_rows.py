@@ -1,7 +1,7 @@
 """Rows of a listing, read from the indexes in Redis.
 
-Only of workers that an older server published, whose index entry is no summary, the whole record is
-read.
+The whole record is read only for workers that an older server published, whose index entry is not a
+summary.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Finds a metadata backend by its URL. A new backend is a module here and a line in `_BACKENDS`.
 
-A package adds one by an entry point of the group `mx_artifacts.metadata_backends`: its name is the
-scheme of the URL (lower-case), its object takes the URL and returns the backend.
+Another package adds a backend by an entry point of the group `mx_artifacts.metadata_backends`. The
+name of the entry point is the scheme of the URL (lower-case); its object takes the URL and returns
+the backend.
 """
 
 from __future__ import annotations

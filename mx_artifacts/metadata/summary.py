@@ -1,4 +1,4 @@
-"""The summary row: what a record store keeps of a record apart from it, and lists."""
+"""The summary row: the short form of a record that a store keeps separately, for listings."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Asks the CUDA driver, in a process of its own: `python -I cuda_driver.py INDEX` or `… driver`.
+"""Asks the CUDA driver, in a separate process: `python -I cuda_driver.py INDEX` or `… driver`.
 
 Prints a JSON object about a device {"arch", "name", "sm_count"}, or about the driver itself
 {"cuda_major"}; or says on stderr why not and exits 1.

@@ -1,4 +1,4 @@
-"""How much memory a process may still take: the machine's, or its container's if that is less."""
+"""How much memory a process can still get: of the machine, or of its container if that is less."""
 
 from __future__ import annotations
 

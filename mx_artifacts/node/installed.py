@@ -1,7 +1,7 @@
-"""What is installed, read without importing it: importing torch to learn its version takes seconds.
+"""What is installed, found without importing it: to import torch for its version takes seconds.
 
-Every function raises `ComponentAbsent` where the component is known not to be there, and
-`CannotProbe` where it may be there but does not tell.
+Every function raises `ComponentAbsent` if the component is known to be absent, and `CannotProbe` if
+it may be there but its value cannot be found.
 """
 
 from __future__ import annotations

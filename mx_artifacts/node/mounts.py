@@ -1,4 +1,4 @@
-"""What is mounted where, and how, as this process sees it."""
+"""The mounts that this process sees, and their options."""
 
 from __future__ import annotations
 

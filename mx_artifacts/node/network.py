@@ -1,4 +1,4 @@
-"""Which address of this node others can use, and which one a worker listens on for them."""
+"""Finds the address of this node that others can use, and the address on which a worker listens."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
-"""The base of all events, and what receives them.
+"""The base class of all events, and the type of their receivers.
 
-`catalogue.py` lists every event. Whoever wants to watch passes an `EventSink`; logs, progress bars,
-`--format jsonl`, metrics and tests are sinks. The default sink ignores events and costs one call.
+`catalogue.py` lists every event. A caller that wants to receive events passes an `EventSink`; logs,
+progress bars, `--format jsonl`, metrics and tests are sinks. The default sink ignores events and
+costs one call.
 """
 
 from __future__ import annotations

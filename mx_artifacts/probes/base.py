@@ -1,4 +1,4 @@
-"""What a probe looks at and returns, and what is known of one value of an identity."""
+"""What a probe takes and returns, and the result for one value of an identity."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The identity values that every kind may name, and the advice for what only a user can state."""
+"""Identity values that every kind may name, and advice for values that only a user can state."""
 
 from __future__ import annotations
 

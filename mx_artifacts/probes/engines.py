@@ -1,4 +1,4 @@
-"""Inference engines: what they are called, which is installed here, and the torch it runs on."""
+"""Inference engines: their names, the installed one, and the torch on which it runs."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Probes of compilers and of ninja, for kinds whose keys or command lines have them.
+"""Probes of compilers and of ninja, for kinds that have them in their keys or command lines.
 
-A path counts as it is spelled: ninja and the compilers compare command lines, not files.
+Paths are compared as they are spelled: ninja and the compilers compare command lines, not files.
 """
 
 from __future__ import annotations

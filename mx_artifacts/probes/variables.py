@@ -1,8 +1,8 @@
-"""Makes probes of what variables make compilers do, where it ends up in a cache's own key.
+"""Makes probes of variables that change what compilers do, if the effect is part of a cache's key.
 
 ninja compares command lines as they are spelled, so a variable that adds to one is compared as it
-is. Architectures are compared as the compiler resolves them: a list that names what the device has
-anyway is no difference, and a node without a GPU can compile for those that have one.
+is. Architectures are compared as the compiler resolves them: a list that names only what the device
+has anyway makes no difference, and a node without a GPU can compile for nodes that have one.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Injected time, so that tests of leases, reapers and deadlines need not wait."""
+"""A clock that callers pass in, so that tests of leases, reapers and deadlines need not wait."""
 
 from __future__ import annotations
 

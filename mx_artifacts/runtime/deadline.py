@@ -1,4 +1,4 @@
-"""One end for all steps of a transfer."""
+"""One deadline for all steps of a transfer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Finds what installed packages add: kinds, metadata backends, transports (docs/adr/0013).
+"""Finds kinds, metadata backends and transports of installed packages (docs/adr/0013).
 
 Loading an entry point runs code of the package that declares it.
 """

@@ -1,4 +1,4 @@
-"""Pauses of Python's cyclic garbage collector while many objects are made."""
+"""Pauses Python's cyclic garbage collector while many objects are made."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Names the limit of this node behind an error of Python's: threads, open files, memory."""
+"""Names the limit of this node that caused a Python error: threads, open files, memory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether this process is a program of ours, or one that others run our library in."""
+"""Whether this process is a program of ours, or another program that uses our library."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Closes what others rely on when this process ends normally, and only in the process it is of."""
+"""Closes objects on which others rely when their own process ends normally, not in its children."""
 
 from __future__ import annotations
 

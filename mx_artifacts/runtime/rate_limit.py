@@ -1,4 +1,4 @@
-"""Limits how many bytes go by in a second."""
+"""Limits the number of bytes per second."""
 
 from __future__ import annotations
 

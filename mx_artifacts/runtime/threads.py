@@ -1,4 +1,4 @@
-"""Runs one piece of work in several threads until it is used up."""
+"""Runs the items of one piece of work in several threads until none is left."""
 
 from __future__ import annotations
 

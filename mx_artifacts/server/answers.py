@@ -1,4 +1,4 @@
-"""Errors of ours as gRPC statuses, for the handlers of all services."""
+"""Translates our errors into gRPC statuses, for the handlers of all services."""
 
 from __future__ import annotations
 

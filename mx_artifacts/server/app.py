@@ -1,4 +1,4 @@
-"""The central server: one process, one event loop, everything wired together."""
+"""The central server: one process and one event loop; this module connects all parts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""GroupService: members of groups say how far they are (core/groups.py has the rules)."""
+"""GroupService: members of groups report their progress (core/groups.py has the rules)."""
 
 from __future__ import annotations
 

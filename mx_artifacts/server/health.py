@@ -1,4 +1,4 @@
-"""Three answers to "are you well?": model_express.health, grpc.health.v1 and reflection."""
+"""Three health services: model_express.health, grpc.health.v1 and reflection."""
 
 from __future__ import annotations
 

@@ -1,8 +1,9 @@
-"""P2pService: the records, spoken over gRPC.
+"""P2pService: the records, over gRPC.
 
-Deployed clients fix how failures look: a request that makes no sense is refused inside the answer
-(success=false with a message, found=false), which they log with its reason. A backend that does not
-answer is UNAVAILABLE, which they retry; it is never an empty list or a lost record.
+Deployed clients determine the form of failures. An invalid request is refused inside the answer
+(success=false with a message, found=false), which they log with its reason. If the backend does not
+answer, the status is UNAVAILABLE, after which they retry; the answer is never an empty list or a
+missing record.
 """
 
 from __future__ import annotations

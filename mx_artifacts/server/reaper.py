@@ -1,4 +1,4 @@
-"""Ages records: silent ones become STALE, old STALE ones are deleted."""
+"""Ages records: marks silent ones STALE, and deletes old STALE ones."""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
-"""What a transfer moves and who takes part: extents, sources, readers and sinks.
+"""What a transfer moves and which parts it has: extents, sources, readers and sinks.
 
-The modules beside this one move extents of anything. `artifact/` is the part that knows artifacts.
+The other modules of this package move extents of any data. `artifact/` is the part that knows
+artifacts.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Moves extents from several sources into a sink. It knows no artifacts (`artifact/` does)."""
+"""Moves extents from several sources into a sink. It does not know artifacts (`artifact/` does)."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Reads the extents of a transfer with several threads, without a barrier between them.
 
-An extent goes: destination -> read from a source -> verify -> write. A source that fails, delivers
-wrong bytes or stalls is left, and what it was asked for is read from another.
+The steps for an extent: get a destination, read from a source, verify, write. If a source fails,
+delivers wrong bytes or stalls, its extents are read from another source.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Opens sources, each in a thread of its own, so that a dead source delays no other.
 
-The thread stays with a source that is still receiving, and asks it what it has by now.
+If a source is still receiving, its thread continues and asks it which ranges it has now.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The last error of each source of a transfer, and the error of a transfer that no source ends."""
+"""The last error of each source, and the error of a transfer that no source can complete."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Finds further sources while a transfer runs, decides which are opened when, and gives up."""
+"""Finds further sources during a transfer, decides which to open when, and gives up."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """The state of a running transfer: its threads report to it, and wait on it instead of each other.
 
-Threads of three sorts use it: those that read (`pipeline.py`), those that open sources
+Three sorts of threads use it: those that read (`pipeline.py`), those that open sources
 (`source_connector.py`) and the one that looks for sources (`source_manager.py`).
 """
 

@@ -1,4 +1,4 @@
-"""The times of a transfer [s], each with its reason. Tests hand in others."""
+"""The times of a transfer [s], each with its reason. Tests pass in others."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where memory lies, and whether ranges of it fit: shared by all transports."""
+"""Kinds of memory, and checks of address ranges; all transports use this."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""The data plane's plug-in surface: one-sided reads between registered memory.
+"""The plug-in interface of the data plane: one-sided reads between registered memory.
 
-A transport knows addresses and lengths, never artifacts. Every implementation runs
-tests/contract/test_transport.py; the registry (`registry.py`) finds it by name.
+A transport handles addresses and lengths; it does not know artifacts. Every implementation must
+pass tests/contract/test_transport.py. The registry (`registry.py`) finds it by name.
 """
 
 from __future__ import annotations

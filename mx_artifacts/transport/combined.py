@@ -1,4 +1,4 @@
-"""NIXL and the stream as one transport: a peer is read by the one that its descriptor is for."""
+"""NIXL and the stream as one transport: the form of a peer's descriptor decides which one reads."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""The form of NIXL's agent descriptors, checked before native code sees one that a peer sent.
+"""Checks the form of NIXL's agent descriptors before native code reads one that a peer sent.
 
-NIXL and UCX end the process on many malformed descriptors. What is checked here is the frame that
-NIXL writes around its sections; the sections' contents are UCX's own, so a peer can still forge
-those: NIXL is for networks in which every peer is trusted (docs/adr/0024).
+NIXL and UCX end the process on many malformed descriptors. This module checks the frame that NIXL
+writes around its sections. The contents of the sections belong to UCX, so a peer can still forge
+them: NIXL is for networks in which every peer is trusted (docs/adr/0024).
 """
 
 from __future__ import annotations

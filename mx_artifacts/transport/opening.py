@@ -1,4 +1,4 @@
-"""A transport that is opened in the background, by whoever will most likely need it."""
+"""Opens a transport in the background, for a caller that will probably need it."""
 
 from __future__ import annotations
 

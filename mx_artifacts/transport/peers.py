@@ -1,4 +1,4 @@
-"""Reference-counted peers, the same for every transport."""
+"""Reference-counted peers, for every transport."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
-"""Transports by name. A new one is a line here and a run of tests/contract/test_transport.py.
+"""Transports by name. A new one needs a line here and must pass tests/contract/test_transport.py.
 
-A package adds one by an entry point of the group `mx_artifacts.transports`: its name is what
-MX_TRANSPORT says, its object takes the agent's name and returns the transport.
+Another package adds one by an entry point of the group `mx_artifacts.transports`. The name of the
+entry point is the value of MX_TRANSPORT; its object takes the agent's name and returns the
+transport.
 """
 
 from __future__ import annotations

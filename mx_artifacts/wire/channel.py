@@ -1,4 +1,4 @@
-"""Opens channels: the only module that does, so that credentials will have one door."""
+"""Opens channels; no other module does, so credentials will need only this one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Messages of our SourceService <-> core."""
+"""Conversion between messages of our SourceService and core types."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Messages of GroupService <-> core."""
+"""Conversion between messages of GroupService and core types."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Binding a port, with an error that says why it cannot be had."""
+"""Binds a port; the error says why a port cannot be used."""
 
 from __future__ import annotations
 

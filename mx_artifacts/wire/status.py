@@ -1,4 +1,4 @@
-"""Status codes <-> errors: the one table by which failures cross gRPC."""
+"""Conversion between gRPC status codes and errors: the only table for it."""
 
 from __future__ import annotations
 

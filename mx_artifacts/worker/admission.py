@@ -1,4 +1,4 @@
-"""Those who wait for memory to be filled for them: how many may, how long, and how fast."""
+"""Admits targets that wait until memory is filled: how many may wait, how long, and how fast."""
 
 from __future__ import annotations
 

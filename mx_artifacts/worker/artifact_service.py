@@ -1,4 +1,4 @@
-"""Serves artifacts: what is served, who has leased what, and the two gRPC services that give it."""
+"""Serves artifacts: the served artifacts, their leases, and two gRPC services for them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a worker server needs of what it serves: the artifacts of today, the tensors of tomorrow."""
+"""What a worker server needs from the services that it serves: today artifacts, later tensors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a worker serves, found by the names that a request gives."""
+"""The artifacts that a worker serves, found by the ids in a request."""
 
 from __future__ import annotations
 

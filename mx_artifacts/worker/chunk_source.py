@@ -1,7 +1,8 @@
-"""Where a source's chunks lie in registered memory while targets read them.
+"""The registered memory of a source's chunks while targets read them.
 
-Two ways to serve (docs/architecture): resident keeps the whole artifact in registered memory and
-leases ranges of it without a copy; slots fill one of a few chunk-sized buffers for every lease.
+There are two ways to serve (docs/architecture). Resident: the whole artifact is in registered
+memory, and ranges of it are leased without a copy. Slots: every lease fills one of a few buffers of
+the size of a chunk.
 """
 
 from __future__ import annotations

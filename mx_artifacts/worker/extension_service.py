@@ -1,4 +1,4 @@
-"""The source's second gRPC service: what ours offer beyond the reference's WorkerService."""
+"""The source's second gRPC service, with our additions to the reference's WorkerService."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The memory of an artifact that is still being received, served as far as it has come."""
+"""The memory of an artifact that is still being received; the received part can be leased."""
 
 from __future__ import annotations
 

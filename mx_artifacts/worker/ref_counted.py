@@ -1,4 +1,4 @@
-"""Ends something when its last user has left."""
+"""Ends a resource when its last user has left."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a process serves artifacts: what a publisher, a seed and the worker's server need to know."""
+"""Settings for serving artifacts, used by publishers, seeds and the worker's server."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which targets are attached, and by which transport each target reads."""
+"""The attached targets, and the transport by which each of them reads."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A source's server process side: one port for its services, whose leases it expires."""
+"""The server in a source's process: one port for its services; it also expires their leases."""
 
 from __future__ import annotations
 

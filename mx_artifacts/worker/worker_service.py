@@ -1,4 +1,4 @@
-"""The source's gRPC service that the reference has too: WorkerService."""
+"""WorkerService, the gRPC service of a source that the reference has, too."""
 
 from __future__ import annotations
 

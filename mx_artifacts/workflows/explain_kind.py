@@ -1,4 +1,4 @@
-"""Tells which sources a fetch of a kind would use here, and what keeps it from the others."""
+"""Finds which sources a fetch of a kind would use here, and why it would not use the others."""
 
 from __future__ import annotations
 

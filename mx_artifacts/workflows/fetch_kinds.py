@@ -1,4 +1,4 @@
-"""Fetches several kinds in the one order that is safe, or tells what that would do."""
+"""Fetches several kinds in the only safe order, or returns what a fetch would do."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Publishes kinds when their roots come, and again when these have changed and settled."""
+"""Publishes kinds when their roots get files, and again when they have changed and settled."""
 
 from __future__ import annotations
 

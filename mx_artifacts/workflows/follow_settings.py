@@ -1,4 +1,4 @@
-"""How often followers look, and when changed roots are sealed."""
+"""Settings of followers: how often they look, and when changed roots are sealed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Installs what sources have new, for as long as nobody asks to stop."""
+"""Installs new artifacts of sources again and again, until it is asked to stop."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What was installed of kinds: their receipts, and installs that were killed before theirs."""
+"""Receipts of installed kinds, and installs that were killed before their receipt."""
 
 from __future__ import annotations
 

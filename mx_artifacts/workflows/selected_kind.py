@@ -1,4 +1,4 @@
-"""A cache kind as one caller wants it: with the roots that the caller states."""
+"""A cache kind as a caller selected it: with the roots that the caller states."""
 
 from __future__ import annotations
 

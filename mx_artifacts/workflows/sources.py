@@ -1,4 +1,4 @@
-"""What the central server knows of sources, and what a source says of what it serves."""
+"""What the central server stores about sources, and what a source says about its artifacts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a workflow that goes on for ever is asked to end."""
+"""How to ask an endless workflow to stop."""
 
 from __future__ import annotations
 

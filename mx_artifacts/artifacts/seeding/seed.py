@@ -1,4 +1,4 @@
-"""One artifact that a target serves on, as far as it has received it."""
+"""An artifact that a target serves while it receives it."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
 """Seeds: a target serves what it receives, from the first span on, under the same artifact id.
 
-So a fleet that starts at once reads from each other, and not all from one source. While a target
-has a part only, its record says INITIALIZING, which peers that know nothing of parts pass over.
+So the nodes of a fleet that starts at once read from each other, and not all from one source. While
+a target has only a part, its record says INITIALIZING; peers that cannot read partial artifacts
+skip such records.
 """
 
 from __future__ import annotations

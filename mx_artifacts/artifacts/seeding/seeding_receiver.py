@@ -1,4 +1,4 @@
-"""A receiver that keeps received spans for others, and passes on those that are missing here."""
+"""A receiver that keeps spans to serve them, and passes on the spans that are missing here."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A source's record at the central server: published, kept alive, changed, STALE in the end."""
+"""A source's record at the central server: published, kept alive, changed, and STALE at the end."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Keeps a source's record at the central server alive, and publishes it again when it is lost."""
+"""Keeps a source's record at the central server alive, and publishes it again if it was lost."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Advertise a sealed artifact and keep it served and alive until it is stopped."""
+"""Announces a sealed artifact, and serves it and keeps its record alive until it is stopped."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a publisher publishes and serves."""
+"""The settings of a publisher."""
 
 from __future__ import annotations
 

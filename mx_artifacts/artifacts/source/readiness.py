@@ -1,6 +1,6 @@
-"""When a cache is ready to be sealed: its engine says so, and its files have settled.
+"""Waits until a cache can be sealed: its engine is ready, and its files have settled.
 
-Packing takes care of consistency (bundle/pack.py); this is about sealing too early, before the
+Packing ensures consistency (bundle/pack.py). This module prevents sealing too early, before the
 engine has compiled what the next node will need.
 """
 

@@ -1,4 +1,4 @@
-"""Waits for a central server that starts later than who publishes at it."""
+"""Waits for a central server that starts later than its publishers."""
 
 from __future__ import annotations
 

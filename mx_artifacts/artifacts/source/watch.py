@@ -1,4 +1,4 @@
-"""When a kind's roots are worth sealing again: they changed since, and have settled."""
+"""Decides when to seal a kind's roots again: they have changed since the last seal, and settled."""
 
 from __future__ import annotations
 

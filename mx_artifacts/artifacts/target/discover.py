@@ -1,4 +1,4 @@
-"""Find the sources of an artifact, or say what keeps the others from fitting."""
+"""Finds the sources of an artifact, or says why no source fits."""
 
 from __future__ import annotations
 

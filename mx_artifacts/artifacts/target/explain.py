@@ -1,7 +1,7 @@
-"""Why a source would be used or not: this node's identity beside each candidate's.
+"""Explains why a source would be used or not: compares this node's identity with each candidate's.
 
-A listing is never cut before it is looked at, since the server cannot filter by kind: what is
-bounded is how many of the sources that were found are described.
+A listing is never cut before its sources are checked, because the server cannot filter by kind.
+Only the number of described sources is limited.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""How a fetcher fetches, what it would do, and what it did."""
+"""Values of a fetch: its settings, its plan and its result."""
 
 from __future__ import annotations
 

@@ -1,8 +1,9 @@
-"""This process as a member of a group: it installs when all members do, else nobody.
+"""This process as a member of a group: it installs only if all members install.
 
-A member asks the central server twice (core/groups.py): may I move in, now that I have staged; may
-what I moved in stay, now that it is there. Whatever goes wrong on one node before the second answer
-is told to all of them. docs/groups.md says what is left: a member that cannot learn the answer.
+A member asks the central server twice (core/groups.py). After it has staged: may it move its
+entries in? After it has moved: may they stay? If anything fails on one node before the second
+answer, all members learn it. docs/groups.md describes the remaining case: a member that cannot
+learn the answer.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""An artifact on its way in: from all sources of it that deliver, to the roots it is for."""
+"""Receives one artifact from all sources that deliver it, into the roots for which it is."""
 
 from __future__ import annotations
 

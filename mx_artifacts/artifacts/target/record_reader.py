@@ -1,4 +1,4 @@
-"""Reads the records behind a listing, and passes over those that cannot be read."""
+"""Reads the records of a listing, and skips those that cannot be read."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Brings an artifact's bundles to the roots that they are for."""
+"""Receives the bundles of an artifact into their cache roots."""
 
 from __future__ import annotations
 

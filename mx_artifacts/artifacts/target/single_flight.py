@@ -1,7 +1,7 @@
-"""One transfer a node: who wants what another process is fetching into the same roots waits for it.
+"""One transfer per node: a process waits if another already fetches the same into the same roots.
 
-This only saves transfers, so whoever cannot wait, or has waited long enough, goes on all the same;
-that no two install into one root at once is what the installer's own lock is for.
+This only saves transfers. A process that cannot wait, or has waited long enough, fetches by itself.
+The installer's own lock prevents two installs into one root at once.
 """
 
 from __future__ import annotations

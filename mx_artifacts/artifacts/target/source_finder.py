@@ -1,4 +1,4 @@
-"""Finds sources to fetch from, and waits for them where there are none yet."""
+"""Finds sources to fetch from, and waits for them if there are none yet."""
 
 from __future__ import annotations
 

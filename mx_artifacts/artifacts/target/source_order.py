@@ -1,4 +1,4 @@
-"""In which order to try sources that are all right."""
+"""Decides in which order suitable sources are tried."""
 
 from __future__ import annotations
 

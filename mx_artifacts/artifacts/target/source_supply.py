@@ -1,4 +1,4 @@
-"""Hands candidates to a transfer as it needs them: each one costs the central server a call."""
+"""Gives a transfer more candidates only when it needs them: each costs the server a call."""
 
 from __future__ import annotations
 

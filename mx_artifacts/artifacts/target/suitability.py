@@ -1,4 +1,4 @@
-"""Whether a target may use a source: one judgement, for every fetch and every explanation."""
+"""Decides whether a target may use a source; every fetch and every explanation uses this code."""
 
 from __future__ import annotations
 

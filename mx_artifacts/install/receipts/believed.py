@@ -1,4 +1,4 @@
-"""Which roots a receipt may speak of: whoever owns the one that it lies in can have edited it."""
+"""Decides for which roots a receipt counts; the owner of the receipt's root can have edited it."""
 
 from __future__ import annotations
 

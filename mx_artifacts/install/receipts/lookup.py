@@ -1,4 +1,4 @@
-"""Find the receipts of a root, and tell which of them an entry belongs to now."""
+"""Finds the receipts of a root, and decides to which of them an entry belongs now."""
 
 from __future__ import annotations
 

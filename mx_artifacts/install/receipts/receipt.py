@@ -1,7 +1,7 @@
-"""The receipt: what was installed, from whom, when. It is the commit point of an install.
+"""The receipt: what was installed, from which source, when. It is the commit point of an install.
 
-Receipts stay in the workspace of the artifact's first root. A root's later fate (was a file changed
-or removed since?) is told by comparing it with the receipt.
+A receipt stays in the workspace of the artifact's first root. To find out what happened to a root
+later (was a file changed or removed?), compare the root with the receipt.
 """
 
 from __future__ import annotations

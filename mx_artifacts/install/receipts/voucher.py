@@ -1,8 +1,8 @@
-"""A further root's own word that an install into it is recorded beside another root.
+"""A voucher: a further root's own confirmation that an install is recorded beside another root.
 
-A receipt is kept with an artifact's first root. Whoever owns that root can edit it, and so name any
+A receipt is kept with an artifact's first root. The owner of that root can edit it, and so name any
 directory as a further root. So each further root has a voucher in its own workspace, which names
-the receipt: only who may write there can have made one.
+the receipt. Only a user who may write there can have made it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Takes a bundle's verified bytes as they arrive and writes its members, and never a whole tar."""
+"""Takes a bundle's verified bytes as they arrive and writes its members; it never makes a tar."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Begin to write a bundle's members, with what an earlier, interrupted fetch left of them.
+"""Begins to write a bundle's members, and reuses what an earlier, interrupted fetch has written.
 
-Nothing is believed of it but its bytes: they are what the member index says, or they go.
+Only bytes that match the member index are reused; all others are removed.
 """
 
 from __future__ import annotations

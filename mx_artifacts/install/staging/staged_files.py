@@ -1,4 +1,4 @@
-"""What is done with single files and directories of a staged tree."""
+"""Operations on single files and directories of a staged tree."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
-"""Stage a root: write a bundle's members beside it as they come, fix up, make durable, describe.
+"""Stages a root: writes a bundle's members beside it, adapts them, makes them durable, lists them.
 
-A staged tree is in the root's workspace, where no lock is needed: whoever writes it holds a
-flock on its directory, so that others leave it alone, and no longer when this process dies.
+A staged tree is in the root's workspace. It does not need the root's lock: the process that writes
+it holds a flock on its directory, so that others do not touch it; the kernel frees it when the
+process dies.
 """
 
 from __future__ import annotations

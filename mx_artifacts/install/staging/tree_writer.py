@@ -1,4 +1,4 @@
-"""Writes a bundle's members below a new directory as their bytes come, from several threads."""
+"""Writes a bundle's members below a new directory as their bytes arrive, from several threads."""
 
 from __future__ import annotations
 

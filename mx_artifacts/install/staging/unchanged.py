@@ -1,8 +1,8 @@
-"""Entries of an artifact that are in the root already, as an earlier install put them there.
+"""Finds entries of an artifact that are already in the root, as an earlier install put them there.
 
-They are told by receipts, member index and file status alone, so that no byte of them is read at a
-source, nor here unless it may have been lost with the machine. A file that the engine has written
-to since has another size or modification time.
+It uses only receipts, the member index and the status of files. So no byte of these entries is read
+at a source. Here they are read only if they may have been lost when the machine stopped. A file to
+which the engine has written since has another size or modification time.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Whether an artifact is installed already, by its receipt and the files' status alone."""
+"""Decides whether an artifact is already installed, by its receipt and the status of files only."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Whether what was written and not waited for can still be lost, or was lost with its machine.
+"""Decides whether files that were not synced can still be lost, or were lost with the machine.
 
-What a process wrote outlives that process, and is lost only when the machine stops (a power cut,
-a panic) before its kernel has brought it to the disk. A receipt that says in which life of the
-machine files were written is therefore believed by their status for as long as that lasts.
+The data that a process wrote outlives the process. It is lost only if the machine stops (a power
+cut, a panic) before the kernel has written it to the disk. So a receipt with a boot id is checked
+by the status of its files as long as the machine runs with this boot id.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Compare what is in a root with its receipt, byte for byte."""
+"""Compares the contents of a root with its receipt, byte for byte."""
 
 from __future__ import annotations
 

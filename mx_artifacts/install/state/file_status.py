@@ -1,4 +1,4 @@
-"""Whether entries are as they were installed, by their files' status alone."""
+"""Decides whether entries are as they were installed, by the status of their files only."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
-"""What was installed into some roots before, and which of it is still as installed.
+"""Finds earlier installs into some roots, and which of their entries are unchanged.
 
-It is told by receipts and file status, which takes a moment where there are ten thousand files; so
-they are looked at in a thread of their own, while a source is asked what it has, and by no more
-threads, for which its answers would wait.
+It uses receipts and the status of files, which takes a moment for ten thousand files. So one thread
+does this while a source is asked for its tables. More threads would delay the source's answers.
 """
 
 from __future__ import annotations

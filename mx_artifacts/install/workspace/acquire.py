@@ -1,4 +1,4 @@
-"""Hold the workspaces of roots, or a place to stage in one: found, made, and removed if unused."""
+"""Holds the workspaces of roots, or a place to stage: finds, makes, and removes them if unused."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Group the files of a tree into entries, the units that are installed, kept or dropped whole."""
+"""Groups the files of a tree into entries, the units that are installed, kept or dropped."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Find the workspace of a root, or make it beside the root or in it."""
+"""Finds the workspace of a root, or makes it beside the root or in it."""
 
 from __future__ import annotations
 

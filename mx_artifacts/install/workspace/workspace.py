@@ -1,9 +1,9 @@
-"""Where the staging area, lock, journal and receipts of one cache root live.
+"""The workspace of a cache root: its staging area, lock, journal and receipts.
 
-Moves into a root must be renames, so the workspace is on the root's file system: beside the
-root as `.mx-artifacts.<root name>`, or within it as `.mx-artifacts`. No bundle has either of them
-(`kinds.base.NEVER_PACKED`). Others may own the root, or what is around it, so it is held by
-descriptors (docs/adr/0027).
+Moves into a root must be renames, so the workspace is on the root's file system: beside the root as
+`.mx-artifacts.<root name>`, or inside it as `.mx-artifacts`. A bundle never contains either of them
+(`kinds.base.NEVER_PACKED`). The root, or the directories around it, may belong to other users, so
+the workspace is held by descriptors (docs/adr/0027).
 """
 
 from __future__ import annotations

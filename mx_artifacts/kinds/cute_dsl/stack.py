@@ -1,4 +1,4 @@
-"""Probes of the CuTe DSL as it is installed: which build, which flavor, what its key has."""
+"""Probes of the installed CuTe DSL: its build, its flavor, and the factors of its cache key."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Probes of what is on FlashInfer's command lines, which ninja compares, or in the keys beside."""
+"""Probes of values on FlashInfer's command lines, which ninja compares, or in its other keys."""
 
 from __future__ import annotations
 

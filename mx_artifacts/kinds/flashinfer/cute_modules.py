@@ -1,9 +1,9 @@
 """FlashInfer's CuTe kernels: `<module>_<arch>_cute_dsl/{<kernel>.o, …, meta.json}`.
 
-meta.json says of all kernels beside it what compiled them, from which sources: FlashInfer takes a
-kernel if that is what it would compile, and else removes the directory. Each file appears by
-rename, a kernel before the meta.json that commits it. So kernels of two nodes may be together
-where their meta.json is the same, and never otherwise.
+meta.json says, for all kernels beside it, what compiled them and from which sources. FlashInfer
+uses a kernel if it would compile the same; otherwise it removes the directory. Each file appears by
+rename, a kernel before the meta.json that commits it. So kernels of two nodes may be in one
+directory only if their meta.json is the same.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """FlashInfer's modules: `<root>/<version>/<archs>/cached_ops/<module>/{build.ninja, *.o, *.so, …}`.
 
-ninja decides whether a module is current, by command lines and mtimes to the nanosecond, so mtimes
-and every file of a module are kept (docs/cache-facts.md, 4), and the fix-up adapts ninja's state.
-The second root is plain JSON of the autotuner: where one rank has it and another has not, an engine
-can hang, so all nodes of an engine must install it or none (docs/groups.md). It is off unless its
-path is stated, and then the identity must say how the ranks are laid out.
+ninja decides whether a module is current, by command lines and by mtimes to the nanosecond. So
+mtimes and all files of a module are kept (docs/cache-facts.md, 4), and the fix-up adapts ninja's
+state. The second root is plain JSON of the autotuner. If one rank has it and another does not, an
+engine can hang, so all nodes of an engine must install it or none (docs/groups.md). It is off
+unless its path is stated, and then the identity must state the parallel sizes.
 """
 
 from __future__ import annotations

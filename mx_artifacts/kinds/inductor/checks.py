@@ -1,4 +1,4 @@
-"""When what torch.compile wrote is committed: Inductor's files, and vLLM's trees around them.
+"""Decides when files of torch.compile are committed: Inductor's files, and vLLM's around them.
 
 Inductor renames its pickles and wrappers into place. Its shared libraries are linked in place,
 under `locks/<key>.lock` in its root (docs/cache-facts.md, 2).

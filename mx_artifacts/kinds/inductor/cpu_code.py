@@ -1,4 +1,4 @@
-"""Probes of what enters Inductor's kernels for the CPU, which are built with -march=native."""
+"""Probes of values that affect Inductor's CPU kernels, which are built with -march=native."""
 
 from __future__ import annotations
 

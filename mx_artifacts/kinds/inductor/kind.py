@@ -1,8 +1,8 @@
 """torch.compile's cache: TorchInductor's own directory, or vLLM's torch_compile_cache around it.
 
-vLLM keeps its compile cache below VLLM_CACHE_ROOT, and sets TORCHINDUCTOR_CACHE_DIR itself, in its
-own process, to a directory there; so of vLLM that variable does not count, also where we run inside
-the engine. Where no engine is named, whoever sets VLLM_CACHE_ROOT runs vLLM.
+vLLM keeps its compile cache below VLLM_CACHE_ROOT. In its own process, it sets
+TORCHINDUCTOR_CACHE_DIR to a directory there. So for vLLM this variable does not count, even if we
+run inside the engine. If no engine is named and VLLM_CACHE_ROOT is set, we assume vLLM.
 
 Loading executes code: pickles, Python wrappers, shared libraries.
 """

@@ -1,7 +1,7 @@
-"""The strings of a Python literal, as vLLM keeps its indexes, found without evaluating it.
+"""Finds the strings of a Python literal (vLLM's format for its indexes) without evaluating it.
 
-`ast.literal_eval` makes hundreds of bytes of syntax tree of each byte of text. What is needed of an
-index is its strings and where they are spelled; the rest is only checked for its form, which is
+`ast.literal_eval` makes hundreds of bytes of syntax tree for each byte of text. From an index we
+need only its strings and their positions. Of everything else, only the form is checked, which is
 that of `repr` and `pprint`: containers of numbers, None, True, False and strings.
 """
 

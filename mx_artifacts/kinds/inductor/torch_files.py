@@ -1,8 +1,8 @@
-"""Whether a file that torch serialised is whole, told without loading it: that would run its code.
+"""Checks whether a file that torch serialised is whole, without loading it (that runs its code).
 
-Pickles (protocol 4 and 5) are made of frames, and of long strings between them, each with its
-length before it. `CompiledArtifact.save` writes a CRC-32 of all that follows it, then the length
-and the name of the format (torch/_inductor/standalone_compile.py). What is of another form is not
+Pickles (protocol 4 and 5) consist of frames, and of long strings between them, each with its length
+before it. `CompiledArtifact.save` writes a CRC-32 of everything that follows it, then the length
+and the name of the format (torch/_inductor/standalone_compile.py). Files of another form are not
 judged.
 """
 

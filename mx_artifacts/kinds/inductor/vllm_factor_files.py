@@ -1,7 +1,7 @@
-"""Compares vLLM's cache_key_factors.json, in which it says what the name of a cache is made of.
+"""Compares vLLM's cache_key_factors.json, which lists the factors of a cache directory's name.
 
-vLLM writes one beside each compile cache (vllm/compilation/backends.py). Where two nodes have
-unlike hash directories, the factors that differ are the reason.
+vLLM writes one beside each compile cache (vllm/compilation/backends.py). If two nodes have
+different hash directories, the factors that differ are the reason.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""vLLM's cache_key_factors.json: what went into the name of a torch_compile_cache directory."""
+"""vLLM's cache_key_factors.json: the factors of the name of a torch_compile_cache directory."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""When one of vLLM's hash directories is committed, and which ranks it serves.
+"""Decides when one of vLLM's hash directories is committed, and which ranks it serves.
 
 `torch_aot_compile/<sha256>/rank_<r>_<dp>/model` is one pickle. `<10 hex>/rank_<r>_<dp>/<prefix>/`
-holds artifacts and `vllm_compile_cache.py`, a literal that names them: where it names one that is
-not there, or is damaged, the engine does not start (docs/cache-facts.md, 3).
+holds artifacts and `vllm_compile_cache.py`, a literal that names them. If a named artifact is
+missing or damaged, the engine does not start (docs/cache-facts.md, 3).
 """
 
 from __future__ import annotations

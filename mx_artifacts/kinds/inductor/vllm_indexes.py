@@ -1,8 +1,8 @@
-"""Rewrites the absolute paths in vLLM's index files for the root they will be in.
+"""Rewrites the absolute paths in vLLM's index files for the root in which they will be.
 
 `vllm_compile_cache.py` names each artifact by a key and by its absolute path. vLLM 0.33 looks for
-the key beside the index; older ones read the path (vllm#52154) and fail where it is not there, or
-take what another cache left there. Both are content with the path of where the artifact is.
+the key beside the index. Older versions read the path (vllm#52154); they fail if the path does not
+exist, or use the file of another cache there. All versions accept the new path of the artifact.
 """
 
 from __future__ import annotations

@@ -1,12 +1,13 @@
-"""What a build file has built, by which commands: parsed from an allow-list, without running ninja.
+"""What a build file builds, and by which commands: parsed by an allow-list, without running ninja.
 
-Variables have the scopes that they have in ninja (its src/eval_env.cc): the paths of a `build`
-statement see the variables set up to there, commands see the whole file's; what is set below a
-`build` statement is seen by its own command and paths only. `$in` and `$out` are quoted for the
-shell in commands (src/util.cc, GetShellEscapedString), and nowhere else.
+Variables have the same scopes as in ninja (its src/eval_env.cc). The paths of a `build` statement
+see the variables that are set before it. Commands see those of the whole file. A variable that is
+set below a `build` statement is seen only by its own command and paths. `$in` and `$out` are quoted
+for the shell in commands (src/util.cc, GetShellEscapedString), and nowhere else.
 
-Beyond what `syntax.py` refuses: a path that is not in its shortest form or has `..`, an input that
-a later statement makes, a dependency file other than `$out.d` with `deps = gcc`.
+In addition to what `syntax.py` refuses, this module refuses: a path that is not in its shortest
+form or has `..`, an input that a later statement makes, a dependency file other than `$out.d` with
+`deps = gcc`.
 """
 
 from __future__ import annotations

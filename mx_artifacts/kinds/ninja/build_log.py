@@ -1,4 +1,4 @@
-"""ninja's build log, `.ninja_log`: what was built when, by which command.
+"""ninja's build log, `.ninja_log`: which outputs were built, when, and by which command.
 
 A text file: `# ninja log v<N>`, then a line per finished output, tab-separated: start and end of
 the command (ms since ninja started), the time that counts as the output's (ns), its path, and a

@@ -1,4 +1,4 @@
-"""When a module that ninja built (FlashInfer's nvcc modules, TVM-FFI's) is committed.
+"""Decides when a module that ninja built (FlashInfer's nvcc modules, TVM-FFI's) is committed.
 
 Neither the compiler nor the linker writes atomically, and ninja's own logs decide whether the
 module is current; all of it happens under one lock (docs/cache-facts.md, 4 and 5).

@@ -1,4 +1,4 @@
-r"""ninja's dependency log, `.ninja_deps` (version 4): which headers each output was made from.
+r"""ninja's dependency log, `.ninja_deps` (version 4): the headers from which each output was made.
 
 `# ninjadeps\n`, a 32-bit version, then records, in the machine's byte order. A record starts with
 a 32-bit size of what follows; its top bit tells the two sorts apart. A path: the name, padded with

@@ -1,4 +1,4 @@
-"""Judges modules that ninja built where they are: would their engine build them again there?"""
+"""Judges existing modules that ninja built: would their engine build them again?"""
 
 from __future__ import annotations
 

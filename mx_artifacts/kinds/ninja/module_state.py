@@ -1,16 +1,16 @@
-"""What ninja knows of one directory that it built, and how to make that true in another place.
+"""ninja's state of one directory that it built, and how to make it valid in another place.
 
-ninja builds an output again unless all of this holds (its src/graph.cc, RecomputeOutputDirty and
-LoadDepsFromLog): its command line hashes to what `.ninja_log` has; every input is there; no input
-is newer than the output, nor than the output's time in `.ninja_log`; the output is not newer than
-its time in `.ninja_deps`. So each output, in all three places, gets the time of the newest input
-that this node has, whatever times arrived and whenever its packages were installed. Absolute paths
-below the root that it was built in become the same below the root it goes to.
+ninja builds an output again unless all of this is true (its src/graph.cc, RecomputeOutputDirty and
+LoadDepsFromLog): the hash of its command line is that in `.ninja_log`; every input exists; no input
+is newer than the output, nor newer than the output's time in `.ninja_log`; the output is not newer
+than its time in `.ninja_deps`. So in all three places each output gets the time of the newest input
+on this node, independent of the times that arrived and of the time at which packages were installed
+here. Absolute paths below the old root become the same paths below the new root.
 
-ninja itself is never shown what was fetched: `pending_work.py` judges by the same rules.
+ninja itself never reads fetched files: `pending_work.py` judges by the same rules.
 
-That an input is newer here does not tell that it differs: the artifact's identity has the versions
-of what it belongs to.
+An input that is newer here need not be different: the artifact's identity has the versions of the
+packages to which inputs belong.
 """
 
 from __future__ import annotations

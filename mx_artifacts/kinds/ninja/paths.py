@@ -1,6 +1,6 @@
-"""Absolute paths in ninja's files: which there are, what root they were made for, another root.
+"""Absolute paths in ninja's files: finds them and the root of their origin, and rewrites them.
 
-Only plain paths are dealt with: one that ninja's syntax or the shell would quote is not rewritten.
+Only plain paths are handled: a path that ninja's syntax or the shell would quote is not rewritten.
 """
 
 from __future__ import annotations

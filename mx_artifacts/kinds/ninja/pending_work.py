@@ -1,10 +1,10 @@
-"""Tells whether ninja would build something, as its own code decides it; ninja is not run.
+"""Decides whether ninja would build something, by the rules of ninja's code; ninja is not run.
 
 The rules are those of its src/graph.cc, RecomputeOutputDirty and LoadDepsFromLog, for the steps
-that `build_file.py` allows. A step is done again unless: each input exists; its output exists and
-is not older than any input; `.ninja_log` has the output, with the hash of its command and with a
-time that is not before that of any input; and, where its compiler finds inputs, `.ninja_deps` has
-them for a time that is not before the output's.
+that `build_file.py` allows. A step is run again unless: each input exists; its output exists and is
+not older than any input; `.ninja_log` has the output, with the hash of its command and with a time
+that is not before that of any input; and, if its compiler finds inputs, `.ninja_deps` has them with
+a time that is not before the output's.
 """
 
 from __future__ import annotations

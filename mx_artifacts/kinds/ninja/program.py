@@ -1,7 +1,7 @@
-"""Asks the ninja of this node, the one on PATH as engines take it, about itself.
+"""Asks this node's ninja (the one on PATH, as engines use it) about itself.
 
-It is run on files that we wrote ourselves, in a directory of our own, and never on what was fetched
-or found in a cache: even `ninja -n` writes and removes files that a build file names.
+ninja is run on files that we wrote ourselves, in a directory of our own, and never on files that
+were fetched or found in a cache: even `ninja -n` writes and removes files that a build file names.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """The fix-up of caches that ninja built: FlashInfer's and TVM-FFI's modules.
 
-Each directory with ninja's state in it is judged for where it will be by ninja's own rules
-(`pending_work.py`), and made current for it (`module_state.py`), before it is moved there. What
-ninja would build again is left out and reported with the reason; so is what we cannot judge,
-because its build file has more than FlashInfer and TVM-FFI write.
+Each directory with ninja's state is judged by ninja's own rules for its future place
+(`pending_work.py`), and made current for that place (`module_state.py`), before it is moved there.
+Modules that ninja would build again are left out and reported, with the reason. So are modules that
+we cannot judge, because their build file has constructs that FlashInfer and TVM-FFI do not write.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
-"""Splits a build file of ninja into its statements; knows their form, not their meaning.
+"""Splits a build file of ninja into its statements; checks their form, not their meaning.
 
-What is a token, an escape or the end of a line is exactly what it is to ninja (its src/lexer.in.cc
-and manifest_parser.cc), for the commands must come out byte for byte as ninja has them. Only the
-statements that FlashInfer and TVM-FFI write exist here: variables, `rule`, `build` with at most one
-output and implicit inputs, `default`. Everything else raises `UnknownForm`; in particular whatever
+Tokens, escapes and ends of lines are exactly those of ninja (its src/lexer.in.cc and
+manifest_parser.cc), because our commands must equal ninja's byte for byte. Only the statements that
+FlashInfer and TVM-FFI write are supported: variables, `rule`, `build` with at most one output and
+implicit inputs, `default`. Everything else raises `UnknownForm`, in particular everything that
 makes ninja read or write another file (`include`, `subninja`, `builddir`, response files, dyndep).
 
-Expanding is bounded: a file of a few kilobytes can say a text of many gigabytes.
+Expansion is limited: a file of a few kilobytes can describe a text of many gigabytes.
 """
 
 from __future__ import annotations

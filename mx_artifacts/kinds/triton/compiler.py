@@ -1,4 +1,4 @@
-"""Probes of the installed Triton: its version, and the hash that all of its cache keys have."""
+"""Probes of the installed Triton: its version, and the hash that is part of all its cache keys."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
-"""Rewrites the absolute paths in Triton's group files for the root they will be in.
+"""Rewrites the absolute paths in Triton's group files for the root in which they will be.
 
-Triton (runtime/cache.py, FileCacheManager.get_group) hits if `__grp__<fn>.json` is there and every
-path in its `child_paths` exists. Left as they came, these paths are a miss, or worse: any file of
-this node that a remote peer named would be loaded, and inside an Inductor cache Inductor would not
-emit its own copy into a key directory that is not empty. So of an incoming path only the last two
-parts count, the key directory's name and the file's, and both must be those of the group file.
+Triton (runtime/cache.py, FileCacheManager.get_group) hits if `__grp__<fn>.json` exists and every
+path in its `child_paths` exists. Unchanged paths would be a miss, or worse: a remote peer could
+name any file of this node, and Triton would load it; and inside an Inductor cache, Inductor would
+not write its own copy into a key directory that is not empty. So only the last two parts of a
+received path count, the names of the key directory and the file. Both must match the group file.
 """
 
 from __future__ import annotations

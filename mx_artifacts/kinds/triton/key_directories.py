@@ -1,6 +1,6 @@
-"""When a Triton key directory is committed (triton/runtime/cache.py, FileCacheManager).
+"""Decides when a Triton key directory is committed (triton/runtime/cache.py, FileCacheManager).
 
-Every file appears by rename, and the group file last. Some directories have no group: those of
+Every file appears by rename, and the group file last. Some directories have no group file: those of
 helper libraries and of autotune results, which have one file each.
 """
 

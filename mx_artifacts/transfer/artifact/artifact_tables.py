@@ -1,6 +1,6 @@
-"""Finds the tables of an artifact: manifest and member maps, from the first source with valid ones.
+"""Finds the tables of an artifact (manifest and member maps) at the first source with valid ones.
 
-A source that does not answer delays nothing: after a moment the next one is asked too.
+A source that does not answer delays nothing: after a moment the next one is asked, too.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Decides, source by source, whether bytes come as they are or compressed."""
+"""Decides, for each source, whether bytes are sent plain or compressed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Fetches one artifact: its tables from one source, its bytes from all that deliver."""
+"""Fetches one artifact: its tables from one source, its bytes from all sources that deliver."""
 
 from __future__ import annotations
 

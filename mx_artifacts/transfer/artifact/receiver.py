@@ -1,4 +1,4 @@
-"""Where an artifact's bytes go: what a transfer asks of whoever wants it."""
+"""The receiver of an artifact's bytes: what a transfer needs from its caller."""
 
 from __future__ import annotations
 

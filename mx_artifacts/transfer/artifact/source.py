@@ -1,4 +1,4 @@
-"""One source of an artifact, as a target reads it: whole from its memory, or chunk by chunk.
+"""One source of an artifact, as a target reads it: as a whole from memory, or chunk by chunk.
 
 If the source leases the artifact as a whole, spans are read from its memory. Else the chunk of a
 span is leased while its spans are read.

@@ -1,4 +1,4 @@
-"""What a source claims of an artifact, checked before any byte of it is asked for. Pure."""
+"""Checks a source's claims about an artifact before any byte is requested. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One reader's connection, as a source has it: greets, asks, takes, and asks again."""
+"""One reader's connection, at the source: greeting, hello, then requests and answers in turn."""
 
 from __future__ import annotations
 

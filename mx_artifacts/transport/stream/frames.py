@@ -1,4 +1,4 @@
-"""What goes over a stream connection, and the agent descriptor. Pure: bytes in, values out.
+"""Messages of a stream connection, and the agent descriptor. Pure: bytes in, values out.
 
     source: greeting       "MXS1", nonce [16 bytes]
     target: hello          "MXS1", serial of the token [4 bytes], proof [16 bytes]

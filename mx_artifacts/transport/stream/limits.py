@@ -1,4 +1,4 @@
-"""What a source's stream listener lets peers cost."""
+"""Limits for what peers can use of a source's stream listener."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""The target side of a read: what one thread waits for, and what may be polled by another.
+"""A read, at the target: one thread waits for it, and other threads may poll it.
 
-Bytes move only while somebody waits for the read or asks whether it is done, so memory that is
-read into is never touched behind its owner's back.
+Bytes move only while a thread waits for the read or asks whether it is done. So the destination
+memory never changes at any other time.
 """
 
 from __future__ import annotations

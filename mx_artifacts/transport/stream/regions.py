@@ -1,4 +1,4 @@
-"""Which ranges of an agent's memory a token grants."""
+"""Decides which ranges of an agent's memory a token allows to read."""
 
 from __future__ import annotations
 

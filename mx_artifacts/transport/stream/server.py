@@ -1,6 +1,7 @@
-"""The source side: one thread that accepts connections and sends what their tokens grant.
+"""The source side: one thread that accepts connections and sends what their tokens allow.
 
-No peer is ever waited for: sockets do not block, and a reader that takes nothing holds up nobody.
+The thread never waits for a peer: sockets do not block, and a reader that takes no bytes delays
+nobody.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Opens the sockets of the stream transport; the one module that does, so that TLS has one door."""
+"""Opens the sockets of the stream transport; no other module does, so TLS needs only this one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The stream transport: one agent of a process, which listens when its descriptor is asked for."""
+"""The stream transport: one agent per process; it listens once its descriptor is requested."""
 
 from __future__ import annotations
 
