@@ -19,7 +19,7 @@ from tests.support.triton_writer import BUSY, CALM, CHILDREN, GROUP, key, rewrit
 from tests.support.triton_writer import write_groups as write_known
 
 STATED = ("cuda_version=12.8", "gpu_arch=sm90", "triton_version=3", "triton_key=k")
-WORDS = ("--kind", "triton", "--framework", "vllm")
+WORDS: tuple[str, ...] = ("--kind", "triton", "--framework", "vllm")
 WORDS += tuple(word for pair in STATED for word in ("--identity", pair))
 FOLLOW = ("--follow", "--follow-interval", "200ms")
 KNOWN = {key(number) for number in range(BUSY + CALM)}

@@ -106,8 +106,8 @@ def test_entries_that_change_while_they_are_packed(
     with repeating(change), cluster.source(cache) as source:
         code, done = cluster.fetch(tmp_path / "cold")
     assert code == 0, done
-    for entry in (FIRST, SECOND):
-        assert contents(tmp_path / "cold" / ENTRIES / entry) == contents(cache / ENTRIES / entry)
+    for name in (FIRST, SECOND):
+        assert contents(tmp_path / "cold" / ENTRIES / name) == contents(cache / ENTRIES / name)
     left_out = str(skipped_of(source.ready))
     for entry, files in ((growing, {"a", "log"}), (flickering, {"a"})):
         arrived = tmp_path / "cold" / ENTRIES / entry.name

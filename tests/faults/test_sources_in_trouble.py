@@ -28,7 +28,7 @@ from mx_artifacts.transfer.artifact.fetch import fetch_artifact
 from mx_artifacts.transfer.base import SourceAddress
 from mx_artifacts.transfer.engine import TransferLimits
 from mx_artifacts.transfer.timing import DEFAULT_TIMING, TransferTiming
-from mx_artifacts.transport.base import Region
+from mx_artifacts.transport.base import DeviceMemory, Region
 from mx_artifacts.transport.faults import Corrupt, Fault, LosePeer, Stall
 from mx_artifacts.worker.extension_service import SourceService
 from tests.support.artifacts import SOURCE_ID, make_artifact, new_agent, serving
@@ -72,7 +72,7 @@ def agent_of(source: ArtifactPublisher) -> str:
     return source._transport.agent_name
 
 
-def half_way(counting: Counting, act: Callable[[], None]) -> Callable[[Event], None]:
+def half_way(counting: Counting, act: Callable[[], object]) -> Callable[[Event], None]:
     """Return an event sink that calls `act` once, when half of the large file was read."""
     acted: list[bool] = []
 
@@ -92,7 +92,7 @@ def test_a_session_that_the_source_lost_is_opened_again(
     """As it does when this node was stopped for longer than the source's keepalive takes."""
     fleet.publish(cache, resident_budget_bytes=1 << 30 if resident else 0)
     counting = Counting()
-    sink = half_way(counting, lambda: [end() for end in list(ends)] and None)
+    sink = half_way(counting, lambda: [end() for end in list(ends)])
     fetched = fleet.fetch(fleet.fetcher(lambda: counting, sink), tmp_path / "cold")
     assert contents(tmp_path / "cold") == contents(cache)
     assert len(ends) == 2
@@ -191,7 +191,12 @@ def test_who_has_a_whole_source_does_not_ask_for_others_at_once(
     calm_seconds: float,
 ) -> None:
     asked: list[object] = []
-    monkeypatch.setattr(SourceFinder, "find_others", lambda *asking: asked.append(asking) or [])
+
+    def find_none(*asking: object) -> list[object]:
+        asked.append(asking)
+        return []
+
+    monkeypatch.setattr(SourceFinder, "find_others", find_none)
     fleet.publish(cache)
     counting = Counting(pause_seconds=0.05)
     fetcher = fleet.fetcher(lambda: counting, timing=TransferTiming(calm=calm_seconds))
@@ -419,7 +424,7 @@ def test_a_target_without_memory_blames_no_source(fleet: Fleet, tmp_path: Path) 
     fleet.publish(fill_cache(tmp_path / "warm"))
     counting, events = Counting(), list[Event]()
 
-    def refuse(_memory: memoryview) -> Region:
+    def refuse(memory: memoryview | DeviceMemory) -> Region:
         raise RegistrationError("no memory (injected)")
 
     counting.register = refuse  # type: ignore[method-assign]

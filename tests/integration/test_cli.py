@@ -18,7 +18,14 @@ from tests.support.packing import pack_to_file
 from tests.support.processes import Service, run_cli, serving
 
 KEY = "A" * 52
-IDENTITY = ("--model", "m", "--framework", "vllm", "--identity", "cuda_version=12.8")
+IDENTITY: tuple[str, ...] = (
+    "--model",
+    "m",
+    "--framework",
+    "vllm",
+    "--identity",
+    "cuda_version=12.8",
+)
 IDENTITY += ("--identity", "gpu_arch=sm90", "--identity", "triton_version=3")
 IDENTITY += ("--identity", "triton_key=k")
 
@@ -51,8 +58,8 @@ def _cache(tmp_path: Path) -> Path:
 def _publisher(
     tmp_path: Path, env: dict[str, str], server: Service, cache: Path
 ) -> Iterator[Service]:
-    args = ("--kind", "triton", *IDENTITY, "--root", str(cache), "--chunk-size", "64KiB")
-    args += ("--bundle-root", str(tmp_path / "bundles"))
+    places = ("--root", str(cache), "--bundle-root", str(tmp_path / "bundles"))
+    args = ("--kind", "triton", *IDENTITY, *places, "--chunk-size", "64KiB")
     with serving("publish", *args, env=env, logs=tmp_path) as publisher:
         yield publisher
 

@@ -10,7 +10,7 @@ import os
 import subprocess
 import sys
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -112,4 +112,5 @@ def _target(endpoint: str, directory: str, stalled_read: str) -> None:
 
 
 if __name__ == "__main__":
-    {"source": _source, "target": _target}[sys.argv[1]](*sys.argv[2:])
+    roles: dict[str, Callable[..., None]] = {"source": _source, "target": _target}
+    roles[sys.argv[1]](*sys.argv[2:])

@@ -151,8 +151,13 @@ def rewriting_process(root: Path, pause_seconds: float = PAUSE_SECONDS) -> Itera
     assert generation_of(GROUP, (root / key(0) / GROUP).read_bytes()) > 0  # it did rewrite
 
 
+def _set_at_end_of_stdin(over: threading.Event) -> None:
+    sys.stdin.read()
+    over.set()
+
+
 if __name__ == "__main__":
     over = threading.Event()
-    threading.Thread(target=lambda: (sys.stdin.read(), over.set()), daemon=True).start()
+    threading.Thread(target=_set_at_end_of_stdin, args=(over,), daemon=True).start()
     print("writing", flush=True)
     rewrite_until(over, Path(sys.argv[1]), pause_seconds=float(sys.argv[2]))

@@ -3,7 +3,6 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from typing import Any
 
 import pytest
 
@@ -162,9 +161,9 @@ def test_a_beat_at_once_waits_for_no_server_that_hangs(source: Source) -> None:
     may_answer = threading.Event()
     update = source.server.report
 
-    def hang(*status: Any) -> bool:
+    def hang(status: SourceStatus) -> bool:
         may_answer.wait(30)
-        return update(*status)
+        return update(status)
 
     source.server.report = hang  # type: ignore[method-assign]
     started = time.monotonic()
@@ -182,7 +181,7 @@ def test_an_error_that_nobody_thought_of_does_not_end_it(
     heartbeat.start()
     update = source.server.report
 
-    def break_once(*status: Any) -> bool:
+    def break_once(status: SourceStatus) -> bool:
         source.server.report = update  # type: ignore[method-assign]
         raise RuntimeError("unthought of")
 

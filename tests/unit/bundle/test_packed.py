@@ -88,7 +88,7 @@ CHANGES: dict[str, tuple[Callable[[Path], object], set[str]]] = {
     "one entry more": (lambda root: (root / "aa").write_bytes(b"new"), {"aa"}),
     "one entry less": (lambda root: shutil.rmtree(root / "a"), set()),
     "a copy and another name": (
-        lambda root: (shutil.copytree(root / "a", root / "d"), os.rename(root / "c", root / "0")),
+        lambda root: [shutil.copytree(root / "a", root / "d"), (root / "c").rename(root / "0")],
         {"d", "0"},
     ),
 }

@@ -11,13 +11,12 @@ import pytest
 
 from mx_artifacts.bundle.entry import EntryView
 from mx_artifacts.bundle.layout import bundle_bytes, lay_out
-from mx_artifacts.bundle.placement import EntryPlacement, batches
+from mx_artifacts.bundle.placement import EntryPlacement, PartFilled, batches
 from mx_artifacts.bundle.read_entry import (
     EntryChangedError,
     EntryError,
     EntryReader,
     EntryUnfitError,
-    PartFilled,
     Reading,
 )
 from mx_artifacts.bundle.rules import PackRules, first_parts

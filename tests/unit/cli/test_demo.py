@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sysconfig
 from dataclasses import replace
 from importlib.machinery import ModuleSpec
 from pathlib import Path
@@ -100,7 +101,7 @@ def test_a_missing_compiler_is_named(tmp_path: Path) -> None:
 
 def test_missing_headers_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "g++").touch(mode=0o755)
-    monkeypatch.setattr(requirements.sysconfig, "get_path", lambda name: str(tmp_path))
+    monkeypatch.setattr(sysconfig, "get_path", lambda name: str(tmp_path))
     with pytest.raises(ConfigurationError, match=r"there is no .*/Python\.h"):
         check_compiler({"PATH": str(tmp_path)})
 

@@ -13,6 +13,7 @@ import pytest
 from mx_artifact_cli.describe import identity_facts, identity_object, skipped_groups, skipped_lines
 from mx_artifact_cli.output import Format, Output
 from mx_artifact_cli.text import count_of, format_bytes, format_seconds, printable
+from mx_artifacts.bundle.tree import SkippedPath
 from mx_artifacts.core.identity import BackendFramework, SourceIdentity, SourceType
 from mx_artifacts.errors import NoSourceError
 from mx_artifacts.observability.catalogue import BackendUp, DiscoveryWaiting, RootPacked
@@ -109,15 +110,11 @@ def test_an_identity_is_shown_with_origins_and_without_empty_fields() -> None:
     assert facts["triton_key"] == "k"
 
 
-@dataclass(frozen=True)
-class Left:
-    path: str
-    reason: str
-
-
 def test_what_was_skipped_is_grouped_by_reason() -> None:
-    skipped = [Left(f"{n}.lock", "a lock") for n in range(5)] + [Left("s", "a socket")]
-    groups = skipped_groups(skipped)  # type: ignore[arg-type]
+    skipped = [SkippedPath(f"{n}.lock", "a lock") for n in range(5)] + [
+        SkippedPath("s", "a socket")
+    ]
+    groups = skipped_groups(skipped)
     assert groups["a lock"] == {"count": 5, "examples": ["0.lock", "1.lock", "2.lock"]}
     assert skipped_lines(groups) == [
         "skipped 5: a lock (0.lock, 1.lock, 2.lock, …)",
@@ -127,11 +124,11 @@ def test_what_was_skipped_is_grouped_by_reason() -> None:
 
 def test_reasons_that_differ_in_the_entrys_name_are_one() -> None:
     skipped = [
-        *(Left(f"k{n}", f"k{n}/a.cubin was being written while packed") for n in range(40)),
-        *(Left(f"k{n}", f"k{n} vanished while packed") for n in range(40, 42)),
-        Left("k1", "k10 is not it"),
+        *(SkippedPath(f"k{n}", f"k{n}/a.cubin was being written while packed") for n in range(40)),
+        *(SkippedPath(f"k{n}", f"k{n} vanished while packed") for n in range(40, 42)),
+        SkippedPath("k1", "k10 is not it"),
     ]
-    assert skipped_lines(skipped_groups(skipped)) == [  # type: ignore[arg-type]
+    assert skipped_lines(skipped_groups(skipped)) == [
         "skipped 40: a file of it was being written while packed (k0, k1, k2, …)",
         "skipped 2: it vanished while packed (k40, k41)",
         "skipped 1: k10 is not it (k1)",
@@ -139,7 +136,7 @@ def test_reasons_that_differ_in_the_entrys_name_are_one() -> None:
 
 
 def test_very_many_reasons_are_counted_only() -> None:
-    groups = skipped_groups(Left(f"k{n}", f"reason {n}") for n in range(15))  # type: ignore[arg-type]
+    groups = skipped_groups(SkippedPath(f"k{n}", f"reason {n}") for n in range(15))
     lines = skipped_lines(groups)
     assert len(lines) == 11
     assert lines[-1] == "skipped 5: for 5 other reasons (all with --format json)"

@@ -88,7 +88,7 @@ def test_what_leaves_nothing_to_follow(beside: tuple[str, ...], run: RunCli) -> 
 @pytest.mark.parametrize("family", ["cuda", "CPU"])
 def test_an_accelerator_family_is_taken_in_any_case(family: str, run: RunCli) -> None:
     assert run(*LIST).code == 14
-    stated = ("--identity", "gpu_arch=sm90", "--identity", "cuda_version=12")
+    stated: tuple[str, ...] = ("--identity", "gpu_arch=sm90", "--identity", "cuda_version=12")
     stated += ("--identity", "triton_version=3", "--identity", "triton_key=k")
     assert run(*FETCH, "--model", "m", *stated, "--accelerator", family).code == 14
 

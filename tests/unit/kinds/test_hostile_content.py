@@ -151,7 +151,7 @@ def test_a_document(tmp_path: Path, content: bytes) -> None:
 
 def test_a_manifest_that_promises_odd_names(tmp_path: Path) -> None:
     entry = f"0.1/linux/kernels/{SHA}"
-    names = {"x" * 100_000: {}, "../../../etc/passwd": {}}
+    names: dict[str, object] = {"x" * 100_000: {}, "../../../etc/passwd": {}}
     write(tmp_path / entry / "manifest.json", json.dumps({"files": names}).encode())
     fault = standing_judge(get_kind("tilelang"))(tmp_path, entry, None).fault
     assert fault.endswith("... is missing")
