@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 from collections.abc import Mapping
 from importlib.util import find_spec
@@ -15,16 +14,13 @@ from mx_artifacts.kinds.triton.compiler import triton_build
 from mx_artifacts.node import installed
 from mx_artifacts.node.environment import environment
 from mx_artifacts.probes.base import ProbeContext
+from tests.support.child import ended
 
 
 def say(code: str, env: Mapping[str, str] | None = None) -> object:
     """Run `code` in a fresh process; return the JSON that it prints."""
-    done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", f"import json, sys\n{code}"],
-        env=dict(env or environment()),
-        capture_output=True,
-        text=True,
-    )
+    program = [sys.executable, "-W", "error", "-c", f"import json, sys\n{code}"]
+    done = ended(program, env=env or environment())
     assert (done.returncode, done.stderr) == (0, "")
     return json.loads(done.stdout)
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import subprocess
 import sys
 from importlib.util import find_spec
 from pathlib import Path
@@ -22,6 +21,7 @@ from mx_artifacts.bundle.tree import scan_tree
 from mx_artifacts.kinds.base import CacheKind, FixupReport
 from mx_artifacts.kinds.registry import get_kind
 from mx_artifacts.node.environment import environment
+from tests.support.child import ended
 
 PROGRAMS = Path(__file__).parent.parent / "support" / "caches"
 TRITON, INDUCTOR = get_kind("triton"), get_kind("inductor")
@@ -31,7 +31,7 @@ def run_triton(root: Path) -> dict[str, Any]:
     """Compile or find a few kernels in a fresh process; return the JSON line that it prints."""
     env = {**environment(), "TRITON_CACHE_DIR": str(root)}
     command = [sys.executable, str(PROGRAMS / "gen_triton.py"), "--small"]
-    done = subprocess.run(command, env=env, capture_output=True, text=True)
+    done = ended(command, env=env)
     assert done.returncode == 0, done.stderr
     result: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     assert result["errors"] == []
