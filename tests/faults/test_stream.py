@@ -477,7 +477,7 @@ def test_a_source_that_was_stopped_for_a_while_goes_on(reader: Reader) -> None:
         closing(reader.transport.connect(stopped.descriptor)) as peer,
     ):
         stopped.send(signal.SIGSTOP)
-        threading.Timer(1.0, stopped.signal, [signal.SIGCONT]).start()
+        threading.Timer(1.0, stopped.send, [signal.SIGCONT]).start()
         got = reader.read(peer, stopped.addresses[0], SIZE_BYTES)
     assert got == pattern(SIZE_BYTES)
 

@@ -98,9 +98,10 @@ class Child:
             assert stream is not None
             with suppress(BrokenPipeError):
                 stream.close()
-        if error is not None and self.errors:
-            print(f"--- stderr of {self._command}\n{self.errors}", file=sys.stderr)
+        self._said = self.errors
         self._errors.close()
+        if error is not None:
+            print(f"--- stderr of {self._command}\n{self._said}", file=sys.stderr)
 
     def begin(self) -> None:
         """Called when it was started, before the block begins."""
@@ -108,6 +109,8 @@ class Child:
     @property
     def errors(self) -> str:
         """What it wrote to stderr until now."""
+        if self._errors.closed:
+            return self._said
         size = os.fstat(self._errors.fileno()).st_size
         return os.pread(self._errors.fileno(), size, 0).decode(errors="replace")
 
