@@ -22,12 +22,11 @@ from mx_artifacts.bundle.read_entry import (
 from mx_artifacts.bundle.rules import PackRules, first_parts
 from mx_artifacts.bundle.tree import open_root, scan_tree
 from mx_artifacts.core.digest import crc32c
-from mx_artifacts.runtime.clock import FakeClock
+from tests.support.packing import SETTLED
 from tests.support.trees import write_tree
 
 pytestmark = pytest.mark.usefixtures("each_bulk")
 
-SETTLED = FakeClock()  # long ago: to this clock no file is fresh
 RULES = PackRules(entry_of=first_parts(1))
 
 
