@@ -132,19 +132,21 @@ def test_a_source_is_found_again_at_its_old_address(
     fleet: Fleet, cache: Path, tmp_path: Path
 ) -> None:
     source, _ = fleet.publish(cache)
-    counting = Counting()
-    lost: list[float] = []
+    counting, is_well = Counting(), threading.Event()
+
+    def recover() -> None:
+        is_well.set()
+        counting.fault_of.clear()
 
     def lose() -> None:
         counting.fault_of[agent_of(source)] = LosePeer()
-        threading.Timer(1.0, counting.fault_of.clear).start()
-        lost.append(time.monotonic())
+        threading.Timer(1.0, recover).start()
 
     fetcher = fleet.fetcher(lambda: counting, half_way(counting, lose))
     fetched = fleet.fetch(fetcher, tmp_path / "cold", wanted=SourceWanted(wait_seconds=30))
     assert contents(tmp_path / "cold") == contents(cache)
-    assert time.monotonic() - lost[0] >= 1
-    assert not fetched.left_behind  # it is well again
+    assert is_well.is_set()
+    assert not fetched.left_behind
     assert list(fetched.delivered) == [source.start().server.endpoint]
 
 
@@ -207,22 +209,22 @@ def test_who_has_a_whole_source_does_not_ask_for_others_at_once(
 def test_a_central_server_that_hangs_holds_up_no_end(
     fleet: Fleet, cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    may_answer, asked = threading.Event(), threading.Event()
+    may_answer, asked, answered = threading.Event(), threading.Event(), threading.Event()
 
     def hang(*_arguments: object) -> list[SourceAddress]:
         asked.set()
         may_answer.wait(30)
+        answered.set()
         return []
 
     monkeypatch.setattr(SourceFinder, "find_others", hang)
     fleet.publish(cache)
     counting = Counting(pause_seconds=0.05)
     fetcher = fleet.fetcher(lambda: counting, timing=TransferTiming(calm=0.0))
-    started = time.monotonic()
     try:
         fleet.fetch(fetcher, tmp_path / "cold")
         assert asked.is_set()
-        assert time.monotonic() - started < 8
+        assert not answered.is_set()
     finally:
         may_answer.set()
     assert contents(tmp_path / "cold") == contents(cache)
