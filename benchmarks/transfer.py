@@ -97,7 +97,7 @@ def read_options() -> argparse.Namespace:
 
 
 def is_asked_for(name: str, only: Sequence[str]) -> bool:
-    """Tell whether `only` names a group, or its first part: "real" is all of "real/triton" etc."""
+    """Return whether `only` names a group, or its first part: "real" means "real/triton" etc."""
     return name in only or name.partition("/")[0] in only
 
 
@@ -120,7 +120,7 @@ def new_place(parent: Path) -> tempfile.TemporaryDirectory[str]:
 
 
 def measure(report: Report, options: argparse.Namespace, ram: Path, disk: Path) -> bool:
-    """Fill `report`; tell whether something that was asked for failed."""
+    """Fill `report`; return whether something that was asked for failed."""
     failures: dict[str, str] = {}
     for name in GROUPS:
         if not is_asked_for(name, options.only):

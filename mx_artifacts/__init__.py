@@ -92,12 +92,26 @@ if TYPE_CHECKING:
     from mx_artifacts.identity.identify import ProbedIdentity as ProbedIdentity
     from mx_artifacts.identity.identify import Profile as Profile
     from mx_artifacts.identity.identify import probe_identity as probe_identity
+    from mx_artifacts.install.base import ArtifactOrigin as ArtifactOrigin
     from mx_artifacts.install.base import InstallReport as InstallReport
     from mx_artifacts.install.base import RootReport as RootReport
+    from mx_artifacts.install.receipts.lookup import FoundReceipt as FoundReceipt
+    from mx_artifacts.install.receipts.receipt import InstalledEntry as InstalledEntry
+    from mx_artifacts.install.receipts.receipt import InstalledFile as InstalledFile
+    from mx_artifacts.install.receipts.receipt import Receipt as Receipt
+    from mx_artifacts.install.receipts.receipt import RootReceipt as RootReceipt
+    from mx_artifacts.install.state.contents import EntryState as EntryState
+    from mx_artifacts.install.state.contents import RootState as RootState
+    from mx_artifacts.install.state.contents import VerifyReport as VerifyReport
+    from mx_artifacts.install.uninstall import RootUndo as RootUndo
+    from mx_artifacts.install.uninstall import UndoReport as UndoReport
+    from mx_artifacts.install.uninstall import uninstall_artifact as uninstall_artifact
     from mx_artifacts.install.usage import RootUsage as RootUsage
     from mx_artifacts.install.usage import UsageReport as UsageReport
     from mx_artifacts.install.usage import UsageVerdict as UsageVerdict
     from mx_artifacts.install.usage import usage_of as usage_of
+    from mx_artifacts.install.verify import InstallVerification as InstallVerification
+    from mx_artifacts.install.verify import verify_install as verify_install
     from mx_artifacts.kinds.base import CacheKind as CacheKind
     from mx_artifacts.kinds.registry import all_kinds as all_kinds
     from mx_artifacts.kinds.registry import get_kind as get_kind
@@ -113,8 +127,31 @@ if TYPE_CHECKING:
     from mx_artifacts.transfer.timing import TransferTiming as TransferTiming
     from mx_artifacts.transport.base import Transport as Transport
     from mx_artifacts.transport.registry import open_transport as open_transport
+    from mx_artifacts.worker.artifact_service import ArtifactService as ArtifactService
+    from mx_artifacts.worker.base import ServedService as ServedService
     from mx_artifacts.worker.serving_settings import ServingSettings as ServingSettings
     from mx_artifacts.worker.worker_server import WorkerServer as WorkerServer
+    from mx_artifacts.workflows.fetch_kinds import FetchedKind as FetchedKind
+    from mx_artifacts.workflows.fetch_kinds import FetchKindsRequest as FetchKindsRequest
+    from mx_artifacts.workflows.fetch_kinds import PlannedKind as PlannedKind
+    from mx_artifacts.workflows.fetch_kinds import fetch_kinds as fetch_kinds
+    from mx_artifacts.workflows.fetch_kinds import plan_kinds as plan_kinds
+    from mx_artifacts.workflows.follow_roots import RootsFollower as RootsFollower
+    from mx_artifacts.workflows.follow_settings import FollowSettings as FollowSettings
+    from mx_artifacts.workflows.follow_sources import SourcesFollower as SourcesFollower
+    from mx_artifacts.workflows.kind_outcomes import KindOutcomes as KindOutcomes
+    from mx_artifacts.workflows.publish_kinds import PublishedKind as PublishedKind
+    from mx_artifacts.workflows.publish_kinds import PublishKindsRequest as PublishKindsRequest
+    from mx_artifacts.workflows.publish_kinds import publish_kinds as publish_kinds
+    from mx_artifacts.workflows.receipts import believed_roots as believed_roots
+    from mx_artifacts.workflows.receipts import interrupted_install as interrupted_install
+    from mx_artifacts.workflows.receipts import receipts_of_artifact as receipts_of_artifact
+    from mx_artifacts.workflows.receipts import receipts_of_kind as receipts_of_kind
+    from mx_artifacts.workflows.receipts import take_back_interrupted as take_back_interrupted
+    from mx_artifacts.workflows.selected_kind import SelectedKind as SelectedKind
+    from mx_artifacts.workflows.selected_kind import present_kinds as present_kinds
+    from mx_artifacts.workflows.stop import Stop as Stop
+    from mx_artifacts.workflows.stop import StopEvent as StopEvent
 
 _EXPORTS = {
     "ANY_SOURCE": "artifacts.target.suitability",
@@ -124,6 +161,7 @@ _EXPORTS = {
     "ArtifactCacheRoot": "artifacts.protocol",
     "ArtifactFetcher": "fetcher",
     "ArtifactManifest": "core.manifest",
+    "ArtifactOrigin": "install.base",
     "ArtifactPublisher": "publisher",
     "ArtifactSourceEndpoint": "artifacts.protocol",
     "ArtifactSummary": "core.sources",
@@ -133,26 +171,44 @@ _EXPORTS = {
     "CacheKind": "kinds.base",
     "CentralClient": "client.central",
     "Clock": "runtime.clock",
+    "EntryState": "install.state.contents",
     "Event": "observability.events",
     "EventSink": "observability.events",
+    "FetchKindsRequest": "workflows.fetch_kinds",
     "FetchPlan": "artifacts.target.fetch_values",
     "FetchResult": "artifacts.target.fetch_values",
+    "FetchedKind": "workflows.fetch_kinds",
     "FetcherSettings": "artifacts.target.fetch_values",
+    "FollowSettings": "workflows.follow_settings",
+    "FoundReceipt": "install.receipts.lookup",
     "GroupWanted": "artifacts.target.group_member",
     "InstallReport": "install.base",
+    "InstallVerification": "install.verify",
+    "InstalledEntry": "install.receipts.receipt",
+    "InstalledFile": "install.receipts.receipt",
+    "KindOutcomes": "workflows.kind_outcomes",
     "ManifestChunk": "core.manifest",
     "ManifestFile": "core.manifest",
     "P2PArtifactTransfer": "artifacts.protocol",
     "PackReport": "bundle.packed",
     "PackedRoot": "artifacts.protocol",
+    "PlannedKind": "workflows.fetch_kinds",
     "PodIdentity": "core.sources",
     "ProbedIdentity": "identity.identify",
     "Profile": "identity.identify",
+    "PublishKindsRequest": "workflows.publish_kinds",
     "PublishResult": "publisher",
     "PublishedArtifactSource": "artifacts.source.publish",
+    "PublishedKind": "workflows.publish_kinds",
     "PublisherSettings": "artifacts.source.publisher_settings",
+    "Receipt": "install.receipts.receipt",
+    "RootReceipt": "install.receipts.receipt",
     "RootReport": "install.base",
+    "RootState": "install.state.contents",
+    "RootUndo": "install.uninstall",
     "RootUsage": "install.usage",
+    "RootsFollower": "workflows.follow_roots",
+    "SelectedKind": "workflows.selected_kind",
     "ServerHealth": "client.central",
     "ServerWait": "artifacts.source.server_wait",
     "ServingSettings": "worker.serving_settings",
@@ -165,37 +221,55 @@ _EXPORTS = {
     "SourceType": "core.identity",
     "SourceWanted": "artifacts.target.suitability",
     "SourceWorker": "artifacts.source.source_worker",
+    "SourcesFollower": "workflows.follow_sources",
     "StagedArtifact": "artifacts.protocol",
+    "Stop": "workflows.stop",
+    "StopEvent": "workflows.stop",
     "StoredWorker": "core.sources",
     "TarredP2PArtifactTransfer": "artifacts.tarred",
     "TensorDescriptor": "core.sources",
     "TransferLimits": "transfer.engine",
     "TransferTiming": "transfer.timing",
     "Transport": "transport.base",
+    "UndoReport": "install.uninstall",
     "UsageReport": "install.usage",
     "UsageVerdict": "install.usage",
+    "VerifyReport": "install.state.contents",
     "WorkerRecord": "core.sources",
+    "ArtifactService": "worker.artifact_service",
+    "ServedService": "worker.base",
     "WorkerServer": "worker.worker_server",
     "accelerators_compatible": "core.compatibility",
     "all_kinds": "kinds.registry",
+    "believed_roots": "workflows.receipts",
     "compute_mx_source_id": "core.identity",
     "cute_dsl_cache_artifact_transfer": "artifacts.factories",
     "deep_gemm_cache_artifact_transfer": "artifacts.factories",
     "discover_artifact_source": "artifacts.target.discover",
     "errors": "errors:",
     "events": "observability.catalogue:",
+    "fetch_kinds": "workflows.fetch_kinds",
     "flashinfer_cache_artifact_transfer": "artifacts.factories",
     "get_kind": "kinds.registry",
     "ignore_events": "observability.events",
+    "interrupted_install": "workflows.receipts",
     "open_transport": "transport.registry",
+    "plan_kinds": "workflows.fetch_kinds",
     "plugin": "plugin:",
+    "present_kinds": "workflows.selected_kind",
     "probe_identity": "identity.identify",
     "publish_artifact_source": "artifacts.source.publish",
+    "publish_kinds": "workflows.publish_kinds",
+    "receipts_of_artifact": "workflows.receipts",
+    "receipts_of_kind": "workflows.receipts",
+    "take_back_interrupted": "workflows.receipts",
     "tilelang_cache_artifact_transfer": "artifacts.factories",
     "torch_compile_cache_artifact_transfer": "artifacts.factories",
     "triton_cache_artifact_transfer": "artifacts.factories",
     "tvm_ffi_cache_artifact_transfer": "artifacts.factories",
+    "uninstall_artifact": "install.uninstall",
     "usage_of": "install.usage",
+    "verify_install": "install.verify",
 }
 
 __all__ = ["__version__", *_EXPORTS]  # noqa: PLE0604 - checked in a test

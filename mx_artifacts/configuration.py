@@ -1,7 +1,7 @@
 """A setting, and dataclasses that are filled from settings: flag, then environment, then default.
 
 `settings.py` is the table of all settings. `PublisherSettings` and the like declare their fields
-with `from_setting`, so that a default stands in the table alone and a variable reaches the library
+with `from_setting`, so that a default is in the table alone and a variable reaches the library
 as it reaches the command line.
 """
 

@@ -7,6 +7,7 @@ nothing else leaves the library.
 
     MxArtifactsError
       ConfigurationError
+      NodeLimitError
       BundleError: UnsafePathError, NothingToPublishError, SourceChangedError, RelocationError
       IntegrityError: ManifestInvalidError, ArtifactIdMismatchError, ChunkChecksumError
       DiscoveryError: NoSourceError, IncompatibleSourceError
@@ -87,6 +88,12 @@ class MxArtifactsError(Exception):
     def hint(self) -> str:
         """Return the next step for the reader, or an empty string."""
         return self._hint if self._hint is not None else self.default_hint
+
+
+class NodeLimitError(MxArtifactsError):
+    """This process has reached a limit of its user, container or node: threads, files, memory."""
+
+    default_hint = "raise the limit that the message names, or run fewer processes here"
 
 
 class ConfigurationError(MxArtifactsError):

@@ -40,6 +40,7 @@ from mx_artifacts.observability.catalogue import DiscoveryWaiting, SeedFailed
 from mx_artifacts.observability.events import EventSink, ignore_events
 from mx_artifacts.runtime.clock import SYSTEM_CLOCK, Clock
 from mx_artifacts.runtime.deadline import Deadline
+from mx_artifacts.runtime.node_limits import node_limits_named
 from mx_artifacts.runtime.process_end import HomeProcess
 from mx_artifacts.transfer.artifact.fetch import fetch_artifact
 from mx_artifacts.transfer.base import SourceAddress
@@ -203,7 +204,7 @@ class ArtifactFetcher:
             transfer.check_places()
         return FetchPlan(sources, already)
 
-    def standing_entries(
+    def count_existing_entries(
         self, kind: CacheKind, identity: SourceIdentity, roots: Mapping[str, Path] | None = None
     ) -> dict[Path, int]:
         """Return how many entries each root holds now.
@@ -211,8 +212,9 @@ class ArtifactFetcher:
         Those that an artifact has too are kept, or with `replace` replaced; which they are nobody
         knows before the artifact is here.
         """
-        return self._transfer(kind, identity, roots).standing_entries()
+        return self._transfer(kind, identity, roots).count_existing_entries()
 
+    @node_limits_named()
     def fetch_and_install(
         self,
         kind: CacheKind,
@@ -240,6 +242,7 @@ class ArtifactFetcher:
             InstallError, BundleError: the roots are as they were.
             GroupFailedError: any of these, at whichever member; the roots are as they were.
             GroupInDoubtError: likewise, but others may have installed.
+            NodeLimitError: this process may have no more threads, files or memory.
             ConfigurationError, RemoteError: the group cannot be joined; nothing was asked for.
         """
         plan = partial(self._plan, kind, identity, roots, replace=replace)
@@ -307,9 +310,9 @@ class ArtifactFetcher:
         return FetchResult(transfer.name, source, total_bytes, 0.0, 0.0, already)
 
     def _seed_only(self, fetch: _Fetch, sources: Sequence[ArtifactSourceEndpoint]) -> int:
-        """Receive what is installed already, to serve it: what stands here was adapted to here.
+        """Receive what is installed already, to serve it: what is here was adapted to here.
 
-        Return the bytes that came. The install stands; where this fails, seed.failed tells.
+        Return the bytes that came. The install stays; where this fails, seed.failed tells.
         """
         same = [each for each in sources if each.artifact_id == sources[0].artifact_id]
         try:

@@ -73,15 +73,26 @@ def parse_path(text: str) -> Path:
         raise ValueError("a path in a home directory that exists") from None
 
 
+_HOST_NAME = re.compile(
+    r"([A-Za-z0-9_]([A-Za-z0-9_-]{0,62})\.)*[A-Za-z0-9_]([A-Za-z0-9_-]{0,62})\.?"
+)
+"""Of RFC 1123, and underscores, which Docker's names have."""
+_MAX_HOST_NAME_LENGTH = 253
+
+
 def parse_address(text: str) -> str:
     """Accept host:port; an http:// or https:// prefix and a trailing slash are dropped."""
     address = re.sub(r"^https?://", "", parse_utf8(text.strip())).rstrip("/")
     host, separator, port = address.rpartition(":")
-    if not (separator and host and port.isdecimal() and 0 < int(port) < 65536):
+    if not (separator and host and port.isdecimal() and 0 < int(port[:6]) < 65536):
         raise ValueError("host:port")
     if ":" in host and not (host.startswith("[") and host.endswith("]")):
         # fd00::1:8001 is an IPv6 address with no port as much as one with port 8001.
         raise ValueError("host:port, with an IPv6 address in brackets, such as [fd00::1]:8001")
+    try:
+        parse_host(host)
+    except ValueError:
+        raise ValueError("host:port of a host name or an IP address") from None
     return address
 
 
@@ -95,7 +106,7 @@ def parse_host(text: str) -> str:
             return str(ipaddress.IPv6Address(bare))
         except ValueError:
             raise expected from None
-    if not bare or any(c.isspace() or c in "/,[]@" or category(c) == "Cc" for c in bare):
+    if not _HOST_NAME.fullmatch(bare) or len(bare) > _MAX_HOST_NAME_LENGTH:
         raise expected
     return bare
 

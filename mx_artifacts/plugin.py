@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from mx_artifacts.bundle.rules import each_file as each_file
     from mx_artifacts.bundle.rules import first_parts as first_parts
     from mx_artifacts.bundle.rules import no_fault as no_fault
+    from mx_artifacts.core.foreign_text import shown as shown
     from mx_artifacts.core.identity import AnyBackendFramework as AnyBackendFramework
     from mx_artifacts.core.identity import AnySourceType as AnySourceType
     from mx_artifacts.core.identity import BackendFramework as BackendFramework
@@ -60,7 +61,6 @@ if TYPE_CHECKING:
     from mx_artifacts.kinds.entry_checks import name_of as name_of
     from mx_artifacts.kinds.entry_checks import names_in as names_in
     from mx_artifacts.kinds.entry_checks import read_json as read_json
-    from mx_artifacts.kinds.foreign_text import shown as shown
     from mx_artifacts.kinds.root_rules import Candidate as Candidate
     from mx_artifacts.kinds.root_rules import Locate as Locate
     from mx_artifacts.kinds.root_rules import Location as Location
@@ -228,7 +228,7 @@ _EXPORTS = {
     "record_to_json": "metadata.records",
     "run_for_json": "node.installed",
     "run_program": "node.installed",
-    "shown": "kinds.foreign_text",
+    "shown": "core.foreign_text",
     "summary_of": "metadata.summary",
     "supersedes": "core.sources",
     "temporary_directory": "kinds.root_rules",

@@ -25,6 +25,7 @@ from mx_artifacts.identity.identify import check_stated_roots
 from mx_artifacts.kinds.base import CacheKind, RankSet
 from mx_artifacts.observability.events import EventSink, ignore_events
 from mx_artifacts.runtime.clock import SYSTEM_CLOCK, Clock
+from mx_artifacts.runtime.node_limits import node_limits_named
 from mx_artifacts.transport.base import Transport
 
 
@@ -93,6 +94,7 @@ class ArtifactPublisher:
         self._worker: SourceWorker | None = None
         self._serving: list[_Serving] = []
 
+    @node_limits_named()
     def start(self) -> SourceWorker:
         """Wait for the central server, then listen. Idempotent; `with` and `publish` call it.
 
@@ -114,6 +116,7 @@ class ArtifactPublisher:
             )
         return self._worker
 
+    @node_limits_named()
     def publish(
         self,
         kind: CacheKind,

@@ -172,6 +172,12 @@ def main(argv: Sequence[str] | None = None, *, held: Sequence[int] = ()) -> int:
     except Exception as error:
         if debug:
             traceback.print_exc()
+        from mx_artifacts.runtime.node_limits import node_limit_of
+
+        limit = node_limit_of(error)
+        if limit is not None:
+            output.error(limit)
+            return limit.exit_code
         output.failure(_unexpected_failure(error))
         return ExitCode.UNEXPECTED
     finally:

@@ -62,7 +62,7 @@ def requested_format(args: Sequence[str]) -> Format:
 
 
 def requested_debug(args: Sequence[str]) -> bool:
-    """Tell whether --debug is among the arguments."""
+    """Return whether --debug is among the arguments."""
     return "--debug" in args
 
 
@@ -109,8 +109,8 @@ def setting_option(setting: Setting[Any], flag: str) -> Decorator:
     return click.option(flag, cls=SettingOption, setting=setting)
 
 
-def is_given(name: str) -> bool:
-    """Tell whether the command line has the option whose parameter is `name`."""
+def _is_given(name: str) -> bool:
+    """Return whether the command line has the option whose parameter is `name`."""
     source = click.get_current_context().get_parameter_source(name)
     return source is click.core.ParameterSource.COMMANDLINE
 
@@ -120,7 +120,7 @@ def setting_flags() -> SettingFlags:
     context = click.get_current_context()
     options = [each for each in context.command.params if isinstance(each, SettingOption)]
     values = {each.setting.name: context.params[each.name or ""] for each in options}
-    given = (each.setting.name for each in options if is_given(each.name or ""))
+    given = (each.setting.name for each in options if _is_given(each.name or ""))
     return SettingFlags(values, frozenset(given))
 
 

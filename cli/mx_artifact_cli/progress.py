@@ -8,18 +8,15 @@ import threading
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from mx_artifact_cli.event_notes import EventNotes
 from mx_artifact_cli.output import Format, Output
 from mx_artifact_cli.text import format_bytes, format_seconds
 from mx_artifacts.observability.catalogue import (
-    DiscoveryWaiting,
-    FetchWaiting,
-    GroupWaiting,
-    SeedFailed,
     SpanReceived,
     TransferFinished,
     TransferStarted,
 )
-from mx_artifacts.observability.events import Event, EventSink, ignore_events
+from mx_artifacts.observability.events import Event, EventSink
 from mx_artifacts.runtime.clock import SYSTEM_CLOCK, Clock
 
 if TYPE_CHECKING:
@@ -31,35 +28,25 @@ LINE_INTERVAL_SECONDS = 5.0
 
 @contextlib.contextmanager
 def progress(output: Output, *, clock: Clock = SYSTEM_CLOCK) -> Iterator[EventSink]:
-    """Yield the sink that shows progress as `output`'s format has it."""
+    """Yield the sink that shows events as `output`'s format has them."""
+    notes = EventNotes(output)
     if output.format is Format.JSONL:
-        yield output.forward
+        yield _each_of(output.forward, notes)
     elif output.format is not Format.HUMAN:
-        yield ignore_events
+        yield notes
     elif sys.stderr.isatty():
         with contextlib.closing(ProgressBar(output)) as bar:
-            yield _with_waiting(output, bar)
+            yield _each_of(bar, notes)
     else:
-        yield _with_waiting(output, ProgressLines(output, clock))
+        yield _each_of(ProgressLines(output, clock), notes)
 
 
-def _with_waiting(output: Output, sink: EventSink) -> EventSink:
-    """Return `sink` with a line whenever the reason to wait is another one than before."""
-    said: set[str] = set()
-
-    def watch(event: Event) -> None:
-        if isinstance(event, SeedFailed):
-            error = event.error
-            output.warn(f"what is fetched is not served to others: {error}. {error.hint()}")
-        elif isinstance(event, (DiscoveryWaiting, FetchWaiting, GroupWaiting)):
-            reason = event.reason if isinstance(event, GroupWaiting) else str(event.error)
-            if reason not in said:
-                said.add(reason)
-                output.note(f"waiting: {reason}")
-        else:
+def _each_of(*sinks: EventSink) -> EventSink:
+    def call(event: Event) -> None:
+        for sink in sinks:
             sink(event)
 
-    return watch
+    return call
 
 
 class ProgressBar:

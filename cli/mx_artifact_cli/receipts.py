@@ -2,38 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import click
-
-from mx_artifact_cli import options
+from mx_artifact_cli.option_groups import ReceiptOptions
 from mx_artifact_cli.output import Output
-from mx_artifact_cli.selection import ALL, SelectedKind, select_kinds
+from mx_artifact_cli.selection import ALL, select_kinds
 from mx_artifacts.errors import ConfigurationError, InstallError, MxArtifactsError
-from mx_artifacts.node.environment import environment
 
 if TYPE_CHECKING:
     from mx_artifacts.install.receipts.lookup import FoundReceipt
-
-receipt_argument: options.Decorator = click.argument(
-    "receipt", required=False, type=click.Path(path_type=Path)
-)
-kind_option = options.kind_option("those of which something was installed", required=False)
+    from mx_artifacts.workflows.selected_kind import SelectedKind
 
 
 def chosen_receipts(
-    output: Output,
-    receipt: Path | None,
-    kind_names: Sequence[str],
-    stated_roots: Sequence[tuple[str, Path]],
-    framework: str | None,
-    *,
-    may_be_none: bool = False,
-) -> list[list[FoundReceipt]]:
-    """Return the receipts of each kind, newest first; the one that is named stands alone.
+    output: Output, options: ReceiptOptions, *, may_be_none: bool = False
+) -> list[tuple[FoundReceipt, ...]]:
+    """Return the receipts of each kind, newest first; one that is named is alone.
 
     Where nothing was installed, that is none if there `may_be_none`, else an error.
 
@@ -44,73 +29,54 @@ def chosen_receipts(
     """
     from mx_artifacts.install.receipts.lookup import FoundReceipt
     from mx_artifacts.install.receipts.receipt import load_named_receipt
+    from mx_artifacts.workflows.receipts import receipts_of_kind
 
-    if (receipt is None) == (not kind_names):
+    receipt, takes_all = options.receipt, ALL in options.kind_names
+    if (receipt is None) == (not options.kind_names):
         raise ConfigurationError(
             "give either a RECEIPT or --kind", hint="fetch-and-install prints where a receipt is"
         )
     if receipt is not None:
-        if stated_roots:
+        if options.stated_roots:
             raise ConfigurationError("--root goes with --kind; a RECEIPT names its roots itself")
         path = receipt.absolute()
-        return [[FoundReceipt(path, load_named_receipt(path))]]
+        return [(FoundReceipt(path, load_named_receipt(path)),)]
     found = []
-    for selected in select_kinds(kind_names, stated_roots, framework=framework):
+    for selected in selected_of(options):
         try:
             of_kind = receipts_of_kind(selected)
         except ConfigurationError as error:
-            if ALL not in kind_names:
+            if not takes_all:
                 raise
-            output.note(f"{selected.kind.name} skipped: {error}")
+            output.note(f"{selected.name} skipped: {error}")
             continue
-        interrupted = _interrupted(selected) if of_kind or ALL in kind_names else None
+        interrupted = _interrupted(selected) if of_kind or takes_all else None
         if interrupted is not None:
             output.warn(f"{interrupted}; {interrupted.hint()}")
         if of_kind:
             found.append(of_kind)
-        elif ALL not in kind_names and not may_be_none:
+        elif not (takes_all or may_be_none):
             raise _nothing_installed(selected)
     if not found and not may_be_none:
         raise ConfigurationError("nothing was installed into any kind's root")
     return found
 
 
-def stated_or_located(
-    kind_names: Sequence[str], stated_roots: Sequence[tuple[str, Path]], framework: str | None
-) -> list[Path]:
-    """Return all roots of the kinds that --kind names: those of which receipts are believed."""
-    if not kind_names:
-        return []
-    found: list[Path] = []
-    for selected in select_kinds(kind_names, stated_roots, framework=framework):
-        with suppress(ConfigurationError):  # which `chosen_receipts` tells
-            found += selected.roots(environment()).values()
-    return found
+def selected_of(options: ReceiptOptions) -> tuple[SelectedKind, ...]:
+    """Return the kinds that the options name; raises as `select_kinds`."""
+    return select_kinds(options.kind_names, options.stated_roots, framework=options.framework)
 
 
-def receipts_of_kind(selected: SelectedKind) -> list[FoundReceipt]:
-    """Return the receipts in the kind's primary root, newest first.
+def roots_of(options: ReceiptOptions) -> tuple[Path, ...]:
+    """Return the roots of the kinds that the options name, of which receipts are believed."""
+    from mx_artifacts.workflows.receipts import believed_roots
 
-    Raises:
-        ConfigurationError: nothing says where that root is.
-    """
-    from mx_artifacts.install.receipts.lookup import find_receipts
-
-    return [
-        found
-        for found in find_receipts(_primary_root(selected))
-        if found.receipt.artifact.kind == selected.kind.name
-    ]
-
-
-def _primary_root(selected: SelectedKind) -> Path:
-    return selected.roots(environment())[selected.kind.roots[0].name]
+    return believed_roots(selected_of(options))
 
 
 def _nothing_installed(selected: SelectedKind) -> MxArtifactsError:
-    root = _primary_root(selected)
     return _interrupted(selected) or ConfigurationError(
-        f"nothing of {selected.kind.name} was installed into {root}",
+        f"nothing of {selected.name} was installed into {selected.primary_root()}",
         hint="name the root that it was installed into with --root, or its engine with "
         "--framework, or install it",
     )
@@ -118,14 +84,14 @@ def _nothing_installed(selected: SelectedKind) -> MxArtifactsError:
 
 def _interrupted(selected: SelectedKind) -> InstallError | None:
     """Return the error for an install into the kind's primary root that has no receipt, if any."""
-    from mx_artifacts.install.recover import unfinished_install
+    from mx_artifacts.workflows.receipts import interrupted_install
 
-    root = _primary_root(selected)
-    journal = unfinished_install(root)
+    journal = interrupted_install(selected)
     if journal is None:
         return None
     return InstallError(
-        f"an install into {root} was interrupted, or is going on: {journal} stands, and no receipt",
+        f"an install into {selected.primary_root()} was interrupted, or is going on: there is "
+        f"{journal}, and no receipt",
         hint="the next `mx-artifact fetch-and-install` into it takes back what was moved, and "
         "installs; `mx-artifact uninstall` with the same options only takes it back",
     )

@@ -3,49 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from mx_artifacts import parsing
-from mx_artifacts.core.identity import BackendFramework
 from mx_artifacts.errors import ConfigurationError
-from mx_artifacts.node.environment import environment
+from mx_artifacts.workflows.selected_kind import SelectedKind, present_kinds
 
 if TYPE_CHECKING:
-    from mx_artifact_cli.output import Output
+    from mx_artifact_cli.option_groups import IdentityOptions
+    from mx_artifacts.core.identity import BackendFramework
     from mx_artifacts.identity.identify import ProbedIdentity
-    from mx_artifacts.kinds.base import CacheKind, RootRule
+    from mx_artifacts.kinds.base import CacheKind
 
 ALL = "all"
 _NOTHING: Mapping[str, str] = MappingProxyType({})
-
-
-@dataclass(frozen=True)
-class SelectedKind:
-    """A kind, the engine that uses it, and those of its roots that the user stated.
-
-    Roots are named as the kind names them ("": the primary one). The engine is the one that the
-    user names, else the one that is installed here; it decides where the other roots are.
-    """
-
-    kind: CacheKind
-    stated_roots: Mapping[str, Path] = field(default_factory=dict)
-    engine: BackendFramework = BackendFramework.UNKNOWN
-
-    def locate(self, rule: RootRule, environment: Mapping[str, str]) -> tuple[Path, str]:
-        """Return where a root of the kind is, and what decided so.
-
-        Raises:
-            ConfigurationError: nothing says where it is.
-        """
-        stated = self.stated_roots.get(rule.name)
-        return (stated, "--root") if stated else rule.locate(environment, self.engine)
-
-    def roots(self, environment: Mapping[str, str]) -> dict[str, Path]:
-        """Return every root: as stated, else where the kind's engine looks."""
-        return {rule.name: self.locate(rule, environment)[0] for rule in self.kind.roots}
 
 
 def select_kinds(
@@ -63,13 +36,13 @@ def select_kinds(
             selected, or an identity value of a kind that is not selected.
     """
     from mx_artifacts.kinds.registry import all_kinds, get_kind
-    from mx_artifacts.probes.engines import engine_here
 
     unique = list(dict.fromkeys(names))
     if ALL in unique:
         if len(unique) > 1:
             raise ConfigurationError(
-                f"--kind {ALL} stands beside other kinds", hint=f"give --kind {ALL}, or name them"
+                f"--kind {ALL} does not go with other kinds",
+                hint=f"give --kind {ALL}, or name them",
             )
         kinds = list(all_kinds())
     else:
@@ -81,10 +54,10 @@ def select_kinds(
             raise ConfigurationError(f"--root names two paths for {kind.root_label(name)!r}")
     for key in stated:
         _check_kind_of(key, kinds)
-    named = {kind.name: _named_engine(kind, stated, framework) for kind in kinds}
-    here = engine_here() if None in named.values() else BackendFramework.UNKNOWN
-    engines = {name: here if engine is None else engine for name, engine in named.items()}
-    return tuple(SelectedKind(kind, roots[kind.name], engines[kind.name]) for kind in kinds)
+    return tuple(
+        SelectedKind(kind, roots[kind.name], _named_engine(kind, stated, framework))
+        for kind in kinds
+    )
 
 
 def _named_engine(
@@ -144,23 +117,20 @@ def _stated_for(kind: CacheKind, stated: Mapping[str, str]) -> dict[str, str]:
     prefix = f"{kind.name}."
     for_all = {key: value for key, value in stated.items() if "." not in key}
     alone = {k.removeprefix(prefix): v for k, v in stated.items() if k.startswith(prefix)}
-    # Names are compared without case, so that a value for all does not stand beside its own.
+    # Names are compared without case, so that a value for all is not there beside its own.
     own = {key.lower() for key in alone}
     return {**{k: v for k, v in for_all.items() if k.lower() not in own}, **alone}
 
 
-def present_of(
-    selected: Sequence[SelectedKind], environment: Mapping[str, str]
-) -> tuple[SelectedKind, ...]:
+def require_present(selected: Sequence[SelectedKind]) -> tuple[SelectedKind, ...]:
     """Return those of `selected` whose primary root exists and is not empty.
 
     Raises:
-        ConfigurationError: there is none.
+        ConfigurationError: there is none, or nothing says where a root is.
     """
-    primary = {s.kind.name: s.roots(environment)[s.kind.roots[0].name] for s in selected}
-    found = tuple(s for s in selected if _has_entries(primary[s.kind.name]))
+    found = present_kinds(selected)
     if not found:
-        looked = ", ".join(f"{kind}: {path}" for kind, path in primary.items())
+        looked = ", ".join(f"{each.name}: {each.primary_root()}" for each in selected)
         raise ConfigurationError(
             f"no cache was found ({looked})",
             hint="run the engine first, or state where a cache lies with --root KIND=PATH",
@@ -170,56 +140,27 @@ def present_of(
 
 def looked_at(selected: SelectedKind) -> str:
     """Say where the primary root is and what decided so, such as an engine's variable."""
-    path, decided_by = selected.locate(selected.kind.roots[0], environment())
+    path, decided_by = selected.locate(selected.kind.roots[0])
     return f"{path} ({decided_by})"
 
 
-def _has_entries(root: Path) -> bool:
-    try:
-        return any(root.iterdir())
-    except OSError:
-        return False
-
-
 def identify(
-    selected: SelectedKind,
-    model: str,
-    stated: Mapping[str, str],
-    framework: str | None,
-    *,
-    arch: str | None = None,
-    device: int = 0,
-    profile: str = "strict",
+    selected: SelectedKind, model: str, stated: IdentityOptions, profile: str = "strict"
 ) -> ProbedIdentity:
     """Return a kind's identity on this node, what the user states before what is found.
 
     Raises:
         ConfigurationError: a field cannot be determined, or two options disagree.
     """
-    from mx_artifacts.identity.identify import Profile, probe_identity
+    from mx_artifacts.identity.identify import Profile
 
-    overrides = _stated_for(selected.kind, stated)
+    overrides = _stated_for(selected.kind, stated.stated)
     for flag, name, value in (
-        ("--framework", "backend_framework", framework),
-        ("--arch", "gpu_arch", arch),
+        ("--framework", "backend_framework", stated.framework),
+        ("--arch", "gpu_arch", stated.arch),
     ):
         if value is not None and overrides.setdefault(name, value) != value:
             raise ConfigurationError(f"{flag} and --identity {name}=… disagree")
-    return probe_identity(
-        selected.kind,
-        model_name=model,
-        overrides=overrides,
-        env=environment(),
-        device_index=device,
-        profile=Profile(profile),
-        stated_roots=selected.stated_roots,
+    return selected.probe(
+        model, overrides=overrides, device_index=stated.device, profile=Profile(profile)
     )
-
-
-def warn_of_unchecked(output: Output, kind: CacheKind, probed: ProbedIdentity) -> None:
-    """Say what the identity does not check, if its profile leaves something out."""
-    if probed.unchecked:
-        output.warn(
-            f"{kind.name}: the reference's identity does not check {', '.join(probed.unchecked)}; "
-            "a cache that differs in one of these matches all the same"
-        )

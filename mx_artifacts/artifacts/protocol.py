@@ -124,7 +124,7 @@ class StagedArtifact:
 
 
 class P2PArtifactTransfer(Protocol):
-    """How one cache kind travels. The same object type stands on source and target."""
+    """How one cache kind travels. The same object type is on source and target."""
 
     name: str
     mx_source_type: SourceType

@@ -59,7 +59,7 @@ from mx_artifacts.install.installer import install_artifact
 from mx_artifacts.install.state.already_installed import find_installed
 from mx_artifacts.install.workspace.opening import check_target
 from mx_artifacts.kinds.base import CacheKind
-from mx_artifacts.kinds.existing_entries import standing_judge
+from mx_artifacts.kinds.existing_entries import existing_entry_judge
 from mx_artifacts.kinds.registry import kind_of
 from mx_artifacts.memory.budget import BundleBudget
 from mx_artifacts.memory.buffers import Bundle
@@ -193,10 +193,10 @@ class TarredP2PArtifactTransfer:
         roots = {root.name: root.target_root for root in self.roots}
         kind = self.cache_kind
         return find_installed(
-            roots, artifact_id, standing_judge(kind), with_mtimes=kind.pack.keep_mtimes
+            roots, artifact_id, existing_entry_judge(kind), with_mtimes=kind.pack.keep_mtimes
         )
 
-    def standing_entries(self) -> dict[Path, int]:
+    def count_existing_entries(self) -> dict[Path, int]:
         """Return how many entries each target root holds now."""
         roots = (root.target_root for root in self.roots if not root.off)
         return {root: count_entries(root, self.cache_kind.pack) for root in roots}
@@ -304,7 +304,7 @@ class TarredP2PArtifactTransfer:
                     kind.install_entry_of,
                     kind.fixups,
                     keep_mtimes=kind.pack.keep_mtimes,
-                    judge=standing_judge(kind),
+                    judge=existing_entry_judge(kind),
                     atomic_entries=kind.atomic_entries,
                     touched_on_hit=kind.signs.touched_on_hit,
                     durable=durable,

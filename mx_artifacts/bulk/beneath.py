@@ -40,7 +40,7 @@ def open_beneath(directory: int, path: str, flags: int, mode: int = 0) -> int:
     itself.
 
     Raises:
-        OSError: it cannot be opened: ELOOP where a link stands on the way or at its end, EXDEV
+        OSError: it cannot be opened: ELOOP where a link is on the way or at its end, EXDEV
             where it would lead out of the directory. Names the path.
     """
     flags |= os.O_NOFOLLOW | os.O_CLOEXEC

@@ -10,7 +10,7 @@ from typing import Any
 
 from mx_artifacts.bulk.library import bytes_of, column_of, library, names_of
 
-BLOCK_BYTES = 512
+TAR_BLOCK_BYTES = 512
 
 
 @dataclass(frozen=True)
@@ -42,9 +42,9 @@ def first_headers(members: MemberColumns) -> bytes:
     arguments = _arguments(members) if compiled is not None else None
     if compiled is None or arguments is None:
         return b""
-    blocks = bytearray(BLOCK_BYTES * len(members.paths))
+    blocks = bytearray(TAR_BLOCK_BYTES * len(members.paths))
     done = compiled.bulk_headers(*arguments, bytes_of(blocks))
-    return bytes(memoryview(blocks)[: BLOCK_BYTES * done])
+    return bytes(memoryview(blocks)[: TAR_BLOCK_BYTES * done])
 
 
 def join_first(members: MemberColumns, checksums: Sequence[int]) -> tuple[int, int]:

@@ -9,12 +9,12 @@ from mx_artifacts.bulk.library import column_of, library, names_of
 
 
 def are_plain_tree(paths: Sequence[str], are_dirs: Sequence[bool]) -> bool:
-    """Tell whether paths are certainly good to be made below a directory, in this order.
+    """Return whether paths are certainly good to be made below a directory, in this order.
 
     They are relative, of at most 255 bytes and 64 parts, each of ASCII letters, digits and
-    "_", "+", "=", "@", "-" and ".", with another character than "." first. A directory stands
+    "_", "+", "=", "@", "-" and ".", with another character than "." first. A directory is
     before what is in it, each is listed, and names ascend in it, whatever the case of letters; so
-    no two of them are one. False where that is not so, and where it cannot be told fast.
+    no two of them are one. False where that is not so, and where it is not known fast.
     """
     compiled, count = library(), len(paths)
     if compiled is None:

@@ -43,7 +43,7 @@ def read_files(
 
     The files lie below a directory, given by its descriptor; no symbolic link is one, or on the
     way. Their status tells whether they are regular files, before and after: here nothing that
-    stands in their place can wait, or has no end. What lies behind `lengths` is not looked at.
+    is in their place can wait, or has no end. What lies behind `lengths` is not looked at.
 
     Raises:
         ShortFileError

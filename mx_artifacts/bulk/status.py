@@ -62,7 +62,7 @@ class StampColumns(NamedTuple):
 
 
 def stamp_columns(directory: str | int, paths: Sequence[str]) -> StampColumns:
-    """Return what stands at each of `paths` below `directory`, a path or a descriptor.
+    """Return what is at each of `paths` below `directory`, a path or a descriptor.
 
     No symbolic link is followed, at the end of a path or on the way.
 
@@ -84,7 +84,7 @@ def all_are_files(
     *,
     alone: bool = False,
 ) -> bool:
-    """Tell whether at all of `paths` stand regular files of these sizes and modification times.
+    """Return whether all of `paths` are regular files of these sizes and modification times.
 
     `directory` and `paths` are as those of `stamp_columns`.
 

@@ -1,4 +1,4 @@
-"""What a cache kind sees of an entry, packed or standing in a cache, to tell if it is committed."""
+"""What a cache kind sees of an entry, packed or existing in a cache, to tell if it is committed."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ COMMIT_SECONDS = 1.0
 Compilers write the files that belong together, and the one that commits them, within milliseconds.
 """
 
-_BLOCK_BYTES = 1024 * 1024
+_READ_BYTES = 1024 * 1024
 _LOCK_FLAGS = os.O_RDONLY | os.O_NONBLOCK
 
 
@@ -45,7 +45,7 @@ class ReadContent(Protocol):
 
 
 class EntryView:
-    """An entry as it stands in the bundle, so that what is judged is what is packed, or in a cache.
+    """An entry as it is in the bundle, so that what is judged is what is packed, or in a cache.
 
     Paths are relative to the cache root and "/"-separated. Valid during the call it is given to;
     not thread-safe.
@@ -94,12 +94,12 @@ class EntryView:
             KeyError, OSError: as `read`.
         """
         digest = sha256()
-        for offset in range(0, self.files[path].size, _BLOCK_BYTES):
-            digest.update(self.read(path, _BLOCK_BYTES, offset))
+        for offset in range(0, self.files[path].size, _READ_BYTES):
+            digest.update(self.read(path, _READ_BYTES, offset))
         return digest.hexdigest()
 
     def lock_is_held(self, path: str) -> bool:
-        """Tell whether a process holds the flock of the file `path` in the cache itself.
+        """Return whether a process holds the flock of the file `path` in the cache itself.
 
         Compilers build under such locks. A lock that does not exist, or that cannot be asked
         for, counts as free: the stamps of the entry's files still tell if they are written.

@@ -22,7 +22,7 @@ class _Patterns:
         return next(pattern for pattern, expression in self._each if expression.match(text))
 
     def find_any(self, texts: Iterable[str]) -> bool:
-        """Tell whether one of `texts` fits a pattern."""
+        """Return whether one of `texts` fits a pattern."""
         return bool(self._each) and any(map(self._any.match, texts))
 
 
@@ -34,7 +34,7 @@ class Excludes:
         self._by_path = _Patterns([pattern for pattern in patterns if "/" in pattern])
 
     def find_any(self, names: Iterable[str], paths: Iterable[str]) -> bool:
-        """Tell whether one of `paths`, which have `names` for their last parts, is excluded."""
+        """Return whether one of `paths`, which have `names` for their last parts, is excluded."""
         return self._by_part.find_any(names) or self._by_path.find_any(paths)
 
     def pattern_for(self, path: str, name: str) -> str | None:
@@ -42,7 +42,7 @@ class Excludes:
         return self._by_part.find(name) or self._by_path.find(path)
 
     def covers(self, path: str) -> bool:
-        """Tell whether `path` or a directory above it is excluded."""
+        """Return whether `path` or a directory above it is excluded."""
         parts = path.split("/")
         prefixes = (("/".join(parts[: depth + 1]), part) for depth, part in enumerate(parts))
         return any(self.pattern_for(prefix, part) is not None for prefix, part in prefixes)

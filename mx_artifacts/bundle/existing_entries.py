@@ -1,4 +1,4 @@
-"""View an entry that stands in a cache as a packed one is, so that the same rules judge both."""
+"""View an entry that exists in a cache as a packed one is, so that the same rules judge both."""
 
 from __future__ import annotations
 

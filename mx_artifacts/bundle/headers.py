@@ -12,10 +12,11 @@ from functools import cache
 from typing import NamedTuple
 from zlib import adler32
 
+from mx_artifacts.core.foreign_text import shown
 from mx_artifacts.errors import BundleError
 
-BLOCK_BYTES = 512
-ZERO_BLOCK = bytes(BLOCK_BYTES)
+TAR_BLOCK_BYTES = 512
+ZERO_BLOCK = bytes(TAR_BLOCK_BYTES)
 END_OF_ARCHIVE = ZERO_BLOCK * 2
 
 FILE_TYPES = (b"0", b"\0")
@@ -66,7 +67,7 @@ def safe_mode(mode: int, is_dir: bool) -> int:
 
 def padding_bytes(size: int) -> int:
     """Return how many bytes fill `size` up to whole blocks."""
-    return -size % BLOCK_BYTES
+    return -size % TAR_BLOCK_BYTES
 
 
 # --- writing -------------------------------------------------------------------------------------
@@ -121,8 +122,8 @@ def _sum_of_few(data: bytes) -> int:
 
 @cache
 def _tail(kind: bytes) -> tuple[bytes, int]:
-    """Return what stands behind the checksum, and what that and the checksum's blanks sum to."""
-    tail = (kind + bytes(100) + _USTAR_MAGIC).ljust(BLOCK_BYTES - 148 - 8, b"\0")
+    """Return what follows the checksum, and what that and the checksum's blanks sum to."""
+    tail = (kind + bytes(100) + _USTAR_MAGIC).ljust(TAR_BLOCK_BYTES - 148 - 8, b"\0")
     return tail, sum(tail) + 8 * ord(" ")
 
 
@@ -187,7 +188,7 @@ def decode_pax(payload: bytes) -> Extension:
             raise BundleError("extended header has a malformed record")
         key, equals, value = payload[length.end() : end - 1].partition(b"=")
         if not equals or key in values:
-            raise BundleError(f"extended header has a malformed or repeated record {key!r}")
+            raise BundleError(f"extended header has a malformed or repeated record '{shown(key)}'")
         if key not in (b"path", b"size", b"mtime") and key not in _IGNORED_PAX_KEYS:
             raise BundleError(f"extended header has the record {key[:64]!r}, which is not allowed")
         values[key] = value
@@ -230,7 +231,7 @@ def _text_field(field: bytes) -> bytes:
 def _octal(field: bytes, what: str) -> int:
     digits = field.rstrip(b" \0").lstrip(b" ")
     if not digits.isdigit() or b"8" in digits or b"9" in digits:
-        raise BundleError(f"{what} field {field!r} is not a number")
+        raise BundleError(f"{what} field '{shown(field)}' is not a number")
     return int(digits, 8)
 
 

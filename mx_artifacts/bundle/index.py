@@ -13,9 +13,9 @@ from itertools import accumulate, compress
 from typing import NamedTuple
 
 from mx_artifacts.bulk.headers import MemberColumns, join_first
-from mx_artifacts.bundle.headers import BLOCK_BYTES as TAR_BLOCK_BYTES
 from mx_artifacts.bundle.headers import (
     END_OF_ARCHIVE,
+    TAR_BLOCK_BYTES,
     encode_member,
     padding_bytes,
     safe_mode,
@@ -26,10 +26,11 @@ from mx_artifacts.bundle.packed import PackedMembers
 from mx_artifacts.bundle.scan import DEFAULT_LIMITS, BundleLimits
 from mx_artifacts.core.chunks import MIB, file_ranges
 from mx_artifacts.core.digest import crc32c, crc32c_hex, crc32c_join
+from mx_artifacts.core.foreign_text import shown
 from mx_artifacts.core.member_index import MemberIndex
 from mx_artifacts.errors import ManifestInvalidError
 
-BLOCK_BYTES = 4 * MIB
+CHECKSUM_UNIT_BYTES = 4 * MIB
 """A longer content has checksums of its blocks too, so that each can be verified when it comes.
 Large enough to be read at full speed; small enough to be in flight several times, and for targets
 that serve each other to have different ones soon."""
@@ -80,7 +81,7 @@ def index_of(members: PackedMembers, memory: BundleMemory) -> MemberIndex:
     blocks = {
         number: _blocks(offset, size, memory)
         for number, (offset, size) in places
-        if size > BLOCK_BYTES
+        if size > CHECKSUM_UNIT_BYTES
     }
     return MemberIndex.of((*members.columns.columns(), members.checksums), blocks)
 
@@ -88,7 +89,7 @@ def index_of(members: PackedMembers, memory: BundleMemory) -> MemberIndex:
 def _blocks(start: int, size: int, memory: BundleMemory) -> tuple[int, ...]:
     content = memory.view[start : start + size]
     blocks = []
-    for offset, length in file_ranges(size, BLOCK_BYTES):
+    for offset, length in file_ranges(size, CHECKSUM_UNIT_BYTES):
         blocks.append(crc32c(content[offset : offset + length]))
         memory.written(start + offset, length)  # reading has brought it back into memory
     return tuple(blocks)
@@ -164,10 +165,10 @@ def _join(index: MemberIndex) -> tuple[list[int], list[int], int, int]:
 
 def _check_blocks(index: MemberIndex) -> None:
     """Refuse blocks that are not those of the content, and any where one checksum says it all."""
-    long = {number for number, size in enumerate(index.sizes) if size > BLOCK_BYTES}
+    long = {number for number, size in enumerate(index.sizes) if size > CHECKSUM_UNIT_BYTES}
     for number in sorted(long | index.blocks.keys()):
         blocks = index.blocks.get(number, ())
-        lengths = [length for _, length in file_ranges(index.sizes[number], BLOCK_BYTES)]
+        lengths = [length for _, length in file_ranges(index.sizes[number], CHECKSUM_UNIT_BYTES)]
         good = len(lengths) == len(blocks) > 1 and not index.are_dirs[number]
         joined = 0
         if good:
@@ -175,5 +176,5 @@ def _check_blocks(index: MemberIndex) -> None:
                 joined = crc32c_join(joined, block, length)
         if not good or joined != index.checksums[number]:
             raise ManifestInvalidError(
-                f"the blocks of member {index.paths[number]!r} are not those of its content"
+                f"the blocks of member '{shown(index.paths[number])}' are not those of its content"
             )

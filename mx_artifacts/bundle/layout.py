@@ -10,8 +10,8 @@ from types import MappingProxyType
 
 from mx_artifacts.bulk.headers import MemberColumns, first_headers
 from mx_artifacts.bundle.headers import (
-    BLOCK_BYTES,
     END_OF_ARCHIVE,
+    TAR_BLOCK_BYTES,
     encode_member,
     padding_bytes,
     safe_mode,
@@ -115,7 +115,9 @@ def _headers(columns: MemberColumns) -> list[bytes]:
     while len(headers) < count:
         start = len(headers)
         blocks = first_headers(columns.part(start, start + _PLAIN_AT_ONCE))
-        headers += [blocks[at : at + BLOCK_BYTES] for at in range(0, len(blocks), BLOCK_BYTES)]
+        headers += [
+            blocks[at : at + TAR_BLOCK_BYTES] for at in range(0, len(blocks), TAR_BLOCK_BYTES)
+        ]
         if len(headers) - start < min(_PLAIN_AT_ONCE, count - start):
             start = len(headers)
             rest = columns.part(start, start + _OTHERS_AT_ONCE)

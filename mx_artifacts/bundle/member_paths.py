@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from mx_artifacts.bulk.paths import are_plain_tree
 from mx_artifacts.bundle.names import fold, path_fault
+from mx_artifacts.core.foreign_text import shown
 from mx_artifacts.errors import BundleError, UnsafePathError
 
 
@@ -24,7 +25,7 @@ def check_paths(
     for path, is_dir in zip(paths, are_dirs, strict=True):
         fault = path_fault(path)
         if fault is not None:
-            raise UnsafePathError(f"member {path[:80]!r}: {fault}")
+            raise UnsafePathError(f"member '{shown(path[:80])}': {fault}")
         known.add(path, is_dir)
 
 
@@ -46,7 +47,7 @@ class MemberPaths:
         if known is None and (not is_dir or key in self._stated):
             known = self._directories.get(key)
         if known is not None:
-            raise UnsafePathError(f"members {known!r} and {path!r} have one name")
+            raise UnsafePathError(f"members '{shown(known)}' and '{shown(path)}' have one name")
         if is_dir:
             self._stated.add(key)
             self._add_directory(path, key)
@@ -68,9 +69,11 @@ class MemberPaths:
         if known == path:
             return
         if known is not None:
-            raise UnsafePathError(f"directories {known!r} and {path!r} have one name")
+            raise UnsafePathError(f"directories '{shown(known)}' and '{shown(path)}' have one name")
         if key in self._files:
-            raise UnsafePathError(f"{path!r} is a file, but another member needs a directory there")
+            raise UnsafePathError(
+                f"'{shown(path)}' is a file, but another member needs a directory there"
+            )
         self._directories[key] = path
         self._charge(path)
         self._add_parents(path)  # at most names.MAX_DEPTH calls deep

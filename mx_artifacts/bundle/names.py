@@ -6,6 +6,8 @@ import re
 import unicodedata
 from collections.abc import Sequence
 
+from mx_artifacts.core.foreign_text import shown
+
 MAX_PATH_BYTES = 4096
 """Linux's PATH_MAX."""
 MAX_PART_BYTES = 255
@@ -40,14 +42,14 @@ def path_fault(path: str) -> str | None:
         return f"path is deeper than {MAX_DEPTH} directories"
     for part in parts:
         if part in ("", ".", ".."):
-            return f"path has the part {part!r}"
+            return f"path has the part '{shown(part)}'"
         if len(part) > MAX_PART_BYTES // 4 and len(part.encode()) > MAX_PART_BYTES:
             return f"name is longer than {MAX_PART_BYTES} bytes"
     return None
 
 
 def all_ordinary(paths: Sequence[str]) -> bool:
-    """Tell whether each path is one that `path_fault` knows to be good at first sight."""
+    """Return whether each path is one that `path_fault` knows to be good at first sight."""
     return max(map(len, paths), default=0) <= MAX_PART_BYTES and all(
         map(_ORDINARY.fullmatch, paths)
     )

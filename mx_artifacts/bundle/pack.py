@@ -221,7 +221,7 @@ class _Packer:
             self._never_settled(entry, reason)
             return
         lost = next((skip for skip in again.skipped if self._is_news(skip)), None)
-        if lost is not None:  # what stood there has yielded to a link, say: half of it is left
+        if lost is not None:  # what was there has yielded to a link, say: half of it is left
             where = "" if lost.path == entry else f"{lost.path}: "
             self._never_settled(entry, f"{where}{lost.reason}")
             return
@@ -268,7 +268,7 @@ class _Packer:
                 self._leave_out(entry, str(error))
 
     def _copy_former(self, place: EntryPlacement, listed_at: float) -> bool:
-        """Copy an entry that is as it was from the former bundle; tell whether it is one.
+        """Copy an entry that is as it was from the former bundle; return whether it is one.
 
         It was read as a whole, under stamps that were too old to hide a later change. So what is
         copied is what it was then, even where it changes at this moment.

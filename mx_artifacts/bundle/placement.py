@@ -76,7 +76,7 @@ class OverflowBuffers:
 
 
 def is_alike(layout: EntryLayout, other: EntryLayout) -> bool:
-    """Tell whether one entry overwrites all of another, as where a file was written again."""
+    """Return whether one entry overwrites all of another, as where a file was written again."""
     return _shape(layout) == _shape(other)
 
 

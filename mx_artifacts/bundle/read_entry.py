@@ -20,7 +20,7 @@ from mx_artifacts.core.chunks import MIB
 from mx_artifacts.core.digest import crc32c
 from mx_artifacts.filesystem.beneath import Directory
 
-_BLOCK_BYTES = 16 * MIB
+_READ_BYTES = 16 * MIB
 """Read at once: so much of a large file is in memory, in each thread."""
 _OPEN_FLAGS = os.O_RDONLY | os.O_NONBLOCK
 
@@ -183,8 +183,8 @@ class EntryReader:
     ) -> None:
         """As `_fill`; raises what `read_files` does for the first file that cannot be read."""
         contents = [content for reading in readings for content in reading.contents()]
-        small = [content for content in contents if content[2] <= _BLOCK_BYTES]
-        large = [content for content in contents if content[2] > _BLOCK_BYTES]
+        small = [content for content in contents if content[2] <= _READ_BYTES]
+        large = [content for content in contents if content[2] > _READ_BYTES]
         checksums: dict[int, int] = {}  # by where the content begins
         if small:
             paths, offsets, lengths = zip(*small, strict=True)
@@ -203,7 +203,7 @@ class EntryReader:
     def _check_stamps(self, readings: Sequence[Reading], failed: dict[str, EntryError]) -> None:
         """Check that all members are still what they were when they were listed.
 
-        That tells of the files that were read too: one that stood there only meanwhile was moved
+        That tells of the files that were read too: one that was there only meanwhile was moved
         there and away again, or this one was, and a move changes a file's change time.
         """
         members = [member for reading in readings for member in reading.members]
@@ -223,7 +223,7 @@ class EntryReader:
     def _check_places(self, readings: Sequence[Reading], failed: dict[str, EntryError]) -> None:
         """Check that entries without files are the same directories that were listed.
 
-        One that was moved away before it was looked into looked empty, and another may stand in its
+        One that was moved away before it was looked into looked empty, and another may be in its
         place. Their times tell nothing: locks and the like, which are left out, come and go there.
         """
         members = [member for reading in readings for member in reading.members]
@@ -258,12 +258,12 @@ def _read_large(
     descriptor = root.open(source, _OPEN_FLAGS)
     try:
         while position < len(content):
-            block = content[position : position + _BLOCK_BYTES]
+            block = content[position : position + _READ_BYTES]
             count = os.readv(descriptor, [block])
             if not count:
                 raise ShortFileError(source)
             checksum = crc32c(block[:count], checksum)
-            if count == _BLOCK_BYTES:
+            if count == _READ_BYTES:
                 written(offset + position, count)
             position += count
         return checksum

@@ -83,7 +83,7 @@ class PackRules:
             directory that is committed, kept or left out as one.
         fault_of: says why an entry that was read consistently is not fit to be shipped (its
             compiler has not committed it, or it is damaged), else None. It is then left out
-            whole. Called once for each attempt at an entry, and for one that stands in a target's
+            whole. Called once for each attempt at an entry, and for one that exists in a target's
             root; must not raise but for what the view raises.
     """
 

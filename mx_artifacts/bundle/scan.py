@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from typing import NamedTuple, NoReturn
 
 from mx_artifacts.bundle.headers import (
-    BLOCK_BYTES,
     DIRECTORY_TYPE,
     FILE_TYPES,
     GNU_LONG_NAME_TYPE,
     PAX_TYPE,
+    TAR_BLOCK_BYTES,
     ZERO_BLOCK,
     Extension,
     Header,
@@ -29,6 +29,7 @@ from mx_artifacts.bundle.headers import (
 from mx_artifacts.bundle.member_paths import MemberPaths
 from mx_artifacts.bundle.names import path_fault
 from mx_artifacts.core.digest import Bytes
+from mx_artifacts.core.foreign_text import shown
 from mx_artifacts.errors import BundleError, UnsafePathError
 
 _MAX_EXTENSION_BYTES = 64 * 1024
@@ -164,7 +165,7 @@ class BundleScanner:
 
     def _block_bytes(self) -> int:
         if self._extended is None:
-            return BLOCK_BYTES
+            return TAR_BLOCK_BYTES
         return self._extended.size + padding_bytes(self._extended.size)
 
     def _take(self, block: bytes) -> Iterator[Piece]:
@@ -175,7 +176,7 @@ class BundleScanner:
         if self._zero_blocks or block == ZERO_BLOCK:
             self._use_zero_block(block)
             return
-        start = self._position - BLOCK_BYTES
+        start = self._position - TAR_BLOCK_BYTES
         try:
             header = decode_header(block)
             if header.kind in (PAX_TYPE, GNU_LONG_NAME_TYPE):
@@ -194,7 +195,7 @@ class BundleScanner:
 
     def _begin_extension(self, header: Header) -> None:
         if self._extension is not None:
-            raise BundleError("two extended headers stand before one member")
+            raise BundleError("two extended headers precede one member")
         if header.size > _MAX_EXTENSION_BYTES:
             raise BundleError(f"extended header of {header.size} bytes is too long")
         self._extended = header
@@ -204,7 +205,7 @@ class BundleScanner:
     def _use_extension(self, payload: bytes) -> None:
         header, self._extended = self._extended, None
         assert header is not None
-        start = self._position - len(payload) - BLOCK_BYTES
+        start = self._position - len(payload) - TAR_BLOCK_BYTES
         payload = payload[: header.size]
         try:
             self._extension = (
@@ -232,10 +233,10 @@ class BundleScanner:
         path, is_dir = _path_of(header, extension)
         size = self._size_of(header, extension)
         if is_dir and size:
-            raise BundleError(f"directory {path!r} has a size of {size} bytes")
+            raise BundleError(f"directory '{shown(path)}' has a size of {size} bytes")
         if path == ".":
             if self._root_seen or not is_dir:
-                raise UnsafePathError("the root stands in the bundle twice, or as a file")
+                raise UnsafePathError("the root is in the bundle twice, or as a file")
             self._root_seen = True
             return None
         self._paths.add(path, is_dir)

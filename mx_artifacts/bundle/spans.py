@@ -8,13 +8,14 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from mx_artifacts.bulk.compare import first_damaged
-from mx_artifacts.bundle.index import BLOCK_BYTES, MappedMember
+from mx_artifacts.bundle.index import CHECKSUM_UNIT_BYTES, MappedMember
 from mx_artifacts.bundle.scan import BundleMember
 from mx_artifacts.core.chunks import file_ranges
 from mx_artifacts.core.digest import crc32c, crc32c_hex
+from mx_artifacts.core.foreign_text import shown
 from mx_artifacts.core.manifest import ManifestChunk
 
-MAX_SPAN_BYTES = BLOCK_BYTES
+MAX_SPAN_BYTES = CHECKSUM_UNIT_BYTES
 MIN_SPAN_BYTES = 64 * 1024
 SPANS_IN_BUNDLE = 64
 """So many at least, unless they fall below `MIN_SPAN_BYTES`: targets that serve each other shall
@@ -77,7 +78,7 @@ class Span:
             return ""
         part = self.parts[damaged]
         actual, wanted = crc32c_hex(crc32c(self.content_of(part, data))), crc32c_hex(part.checksum)
-        return f"{part.member.path!r} at {part.position}: {actual} for {wanted}"
+        return f"'{shown(part.member.path)}' at {part.position}: {actual} for {wanted}"
 
     def starts(self) -> array[int]:
         """Return where each of its parts begins in it."""
@@ -89,7 +90,7 @@ def parts_of(member: MappedMember) -> list[Part]:
     """Cut a member's content into parts; a directory and an empty file have none."""
     if not member.blocks:
         return [Part(member, 0, member.size, member.checksum)] if member.size else []
-    ranges = file_ranges(member.size, BLOCK_BYTES)
+    ranges = file_ranges(member.size, CHECKSUM_UNIT_BYTES)
     return [
         Part(member, offset, length, checksum)
         for (offset, length), checksum in zip(ranges, member.blocks, strict=True)

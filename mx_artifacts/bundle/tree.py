@@ -100,7 +100,7 @@ def scan_directory(root: Directory, rules: PackRules) -> SourceTree:
     """List what of `root` goes into a bundle; file contents are not read.
 
     Directories are kept, empty ones too. A symbolic link to a regular file inside the root
-    stands for that file; other links, sockets, FIFOs and devices are skipped. What cannot be
+    is taken for that file; other links, sockets, FIFOs and devices are skipped. What cannot be
     carried (names that are not UTF-8, too long, or equal but for case; unreadable directories)
     takes its whole entry with it, so that no half of one is shipped.
 
@@ -120,7 +120,7 @@ def scan_entry(root: Directory, entry: str, rules: PackRules) -> SourceTree:
     return walk.tree(entry)
 
 
-class _Spoiled(NamedTuple):
+class _UnreadableEntry(NamedTuple):
     """Why an entry is left out, as found in `directory`."""
 
     directory: str
@@ -137,7 +137,7 @@ class _Walk:
         self._keeps_mtimes = rules.keep_mtimes
         self._members: list[SourceMember] = []
         self._skipped: list[SkippedPath] = []
-        self._spoiled: list[_Spoiled] = []
+        self._spoiled: list[_UnreadableEntry] = []
 
     def tree(self, only_entry: str | None = None) -> SourceTree:
         """Return what was found, without the entries that turned out to be incomplete."""
@@ -231,7 +231,7 @@ class _Walk:
         stamp: Stamp | None = None,
         twins: dict[str, str] | None = None,
     ) -> bool:
-        """Take `path` in or leave it out; tell whether it is a directory to descend into.
+        """Take `path` in or leave it out; return whether it is a directory to descend into.
 
         `name` is its last part, `stamp` what was found there, if anything was. `twins` holds the
         folded names of its directory so far, where two of them fold alike.
@@ -323,9 +323,9 @@ class _Walk:
         entry = self._entry_of(path)
         where = "" if entry == path else f"{printable(path)}: "
         found_in = path.rpartition("/")[0] if directory is None else directory
-        self._spoiled.append(_Spoiled(found_in, entry, where + reason))
+        self._spoiled.append(_UnreadableEntry(found_in, entry, where + reason))
 
 
-def _latest_directory_first(fault: _Spoiled) -> tuple[str, ...]:
+def _latest_directory_first(fault: _UnreadableEntry) -> tuple[str, ...]:
     """Return what sorts faults: a directory behind all that it holds, the root last."""
     return (*(fault.directory.split("/") if fault.directory else ()), _BEHIND_ALL_NAMES)

@@ -15,7 +15,7 @@ from mx_artifacts.errors import LeaseExpiredError, MxArtifactsError, PeerLostErr
 from mx_artifacts.transport.base import RemoteRange
 from mx_artifacts.wire import extension as wire
 from mx_artifacts.wire.gen.mx_artifacts.v1 import source_pb2 as pb
-from mx_artifacts.wire.status import error_from_worker
+from mx_artifacts.wire.status import details_of, error_from_worker
 
 # Codes that mean "not here": no such service; not resident; no index.
 _NOT_OFFERED = (
@@ -109,7 +109,7 @@ class SourceExtension:
             if code is grpc.StatusCode.UNIMPLEMENTED:
                 return None
             if code is grpc.StatusCode.FAILED_PRECONDITION:
-                raise LeaseExpiredError(f"source {self._endpoint}: {error.details()}") from error
+                raise LeaseExpiredError(f"source {self._endpoint}: {details_of(error)}") from error
             raise error_from_worker(error, self._endpoint) from error
         except ValueError as error:  # gRPC's word for a channel that was closed meanwhile
             raise PeerLostError(f"source {self._endpoint}: {error}") from error

@@ -11,6 +11,7 @@ import grpc
 
 from mx_artifacts.client.extension import BlockLease, SourceExtension, WholeLease
 from mx_artifacts.client.session import Session
+from mx_artifacts.core.foreign_text import shown
 from mx_artifacts.core.manifest import ArtifactHeader, ArtifactRef, ManifestChunk
 from mx_artifacts.errors import (
     LeaseExpiredError,
@@ -25,7 +26,7 @@ from mx_artifacts.wire.gen.model_express import p2p_pb2 as pb
 from mx_artifacts.wire.gen.model_express import p2p_pb2_grpc
 from mx_artifacts.wire.gen.mx_artifacts.v1 import source_pb2 as source_pb
 from mx_artifacts.wire.gen.mx_artifacts.v1 import source_pb2_grpc
-from mx_artifacts.wire.status import error_from_worker
+from mx_artifacts.wire.status import details_of, error_from_worker
 
 T = TypeVar("T")
 
@@ -151,7 +152,10 @@ class WorkerClient:
             (not page.chunks, "is empty"),
             (end > chunk_count or (end == chunk_count and not last), "exceeds the header's count"),
             (end < chunk_count and last, f"is the last, but {chunk_count} chunks were announced"),
-            (not last and page.next_page_token != str(end), f"goes on at {page.next_page_token!r}"),
+            (
+                not last and page.next_page_token != str(end),
+                f"goes on at '{shown(page.next_page_token)}'",
+            ),
         ):
             if wrong:
                 raise ManifestInvalidError(
@@ -184,7 +188,7 @@ class WorkerClient:
             what = f"source {self.endpoint} did not answer in time"
             raise PeerLostError(what, is_silent=True)
         if isinstance(error, grpc.Call) and error.code() is grpc.StatusCode.FAILED_PRECONDITION:
-            raise TransportNotAllowedError(f"source {self.endpoint}: {error.details()}")
+            raise TransportNotAllowedError(f"source {self.endpoint}: {details_of(error)}")
         if isinstance(error, grpc.Call) and error.code() not in _NO_SESSIONS:
             raise error_from_worker(error, self.endpoint)
         self._plain = True
@@ -309,7 +313,7 @@ class WorkerClient:
         except grpc.RpcError as error:
             # Our own sources say so of nothing else; the reference's have no sessions.
             if self._session is not None and error.code() is grpc.StatusCode.FAILED_PRECONDITION:
-                raise LeaseExpiredError(f"source {self.endpoint}: {error.details()}") from error
+                raise LeaseExpiredError(f"source {self.endpoint}: {details_of(error)}") from error
             raise error_from_worker(error, self.endpoint) from error
         except ValueError as error:  # gRPC's word for a channel that was closed meanwhile
             raise PeerLostError(f"source {self.endpoint}: {error}") from error
@@ -325,6 +329,6 @@ class WorkerClient:
         except grpc.RpcError as error:
             if error.code() is grpc.StatusCode.RESOURCE_EXHAUSTED:  # gRPC: message too large
                 raise ManifestInvalidError(
-                    f"source {self.endpoint}: its tables are too large: {error.details()}"
+                    f"source {self.endpoint}: its tables are too large: {details_of(error)}"
                 ) from error
             raise error_from_worker(error, self.endpoint) from error

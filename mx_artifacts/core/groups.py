@@ -110,7 +110,7 @@ class Round:
         return next((each for each in self.members if each.member_id == member_id), None)
 
     def holds(self, report: MemberReport) -> bool:
-        """Tell whether the process that reports is a member."""
+        """Return whether the process that reports is a member."""
         member = self.find(report.member_id)
         return member is not None and member.instance_id == report.instance_id
 
@@ -314,7 +314,7 @@ def _quiet_members(round_: Round, now_ms: int, presence_ms: int) -> list[str]:
 
 def _silence(member: Member, now_ms: int) -> str:
     seconds = (now_ms - member.seen_ms) / 1000
-    return f"member {member.member_id} was not heard of for {seconds:.0f} s"
+    return f"member {member.member_id} was silent for {seconds:.0f} s"
 
 
 def _when_silent(member: Member) -> str:

@@ -11,14 +11,16 @@ from itertools import zip_longest
 from mx_artifacts.core.canonical import canonical_json
 from mx_artifacts.core.chunks import MAX_CHUNK_SIZE_BYTES, chunk_count, expected_chunks
 from mx_artifacts.core.digest import sha256_hex
+from mx_artifacts.core.foreign_text import shown
 from mx_artifacts.core.identity import SourceType
 from mx_artifacts.errors import ArtifactIdMismatchError, ManifestInvalidError
 
 MANIFEST_VERSION = 1
 MAX_FILES = 4096
 """Bundles in one artifact; a kind has a handful, so more is damage or an attack."""
-MAX_CHUNKS = 1 << 24
-"""Chunks in one artifact: bounds a target's memory before it trusts any table."""
+MAX_CHUNKS = 1 << 18
+"""Maximum number of chunks in one artifact, 16 TiB of the default size. A target holds the table
+before it can know whether it hashes to the artifact id: this keeps a forged one below 128 MiB."""
 
 _CHECKSUM = re.compile(r"[0-9a-f]{8}")
 
@@ -33,7 +35,7 @@ class ManifestFile:
     checksum: str
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class ManifestChunk:
     """A byte range of one bundle, never empty."""
 
@@ -103,7 +105,7 @@ class ArtifactHeader:
 
 def _require(condition: bool, message: str) -> None:
     if not condition:
-        raise ManifestInvalidError(message)
+        raise ManifestInvalidError(shown(message))
 
 
 def check_manifest_path(path: str) -> None:

@@ -12,7 +12,7 @@ class Ranges:
     def __init__(self, ranges: Iterable[tuple[int, int]] = ()) -> None:
         self._starts: list[int] = []
         self._ends: list[int] = []
-        for start, end in ranges:
+        for start, end in sorted(ranges):  # so that each is added at the end
             self.add(start, end)
 
     def __iter__(self) -> Iterator[tuple[int, int]]:
@@ -31,7 +31,7 @@ class Ranges:
         self._ends[first:last] = [end]
 
     def has(self, start: int, end: int) -> bool:
-        """Tell whether all positions from `start` up to `end` are in it."""
+        """Return whether all positions from `start` up to `end` are in it."""
         if start >= end:
             return True
         at = bisect_right(self._starts, start) - 1

@@ -139,7 +139,7 @@ def status_at(status: SourceStatus, updated_at_ms: int, fresh_since_ms: int | No
 def supersedes(
     status: SourceStatus, updated_at_ms: int, stored: SourceStatus, stored_at_ms: int
 ) -> bool:
-    """Tell whether an update replaces what is stored.
+    """Return whether an update replaces what is stored.
 
     The newer one wins; of two in the same millisecond STALE wins, since the reaper marks a record
     without moving its time and the heartbeat it judged by may still be under way.

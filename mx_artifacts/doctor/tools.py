@@ -51,10 +51,10 @@ def _version(names: Collection[str], env: Environment) -> str | None:
         if program is None:
             continue
         try:
-            told = run_program((program, "--version"), env, timeout_seconds=_TIMEOUT_SECONDS)
+            output = run_program((program, "--version"), env, timeout_seconds=_TIMEOUT_SECONDS)
         except CannotProbe:
             continue
-        lines = [line for line in told.splitlines() if line.strip()]
+        lines = [line for line in output.splitlines() if line.strip()]
         release = next((line for line in lines if "release" in line), lines[0] if lines else "")
         return f"{program}: {release.strip()}"
     return None

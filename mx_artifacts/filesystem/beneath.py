@@ -116,7 +116,7 @@ class Directory:
         """Return the directory at `path`, to be closed.
 
         Raises:
-            UnsafePathError: a link stands there, or on the way.
+            UnsafePathError: a link is there, or on the way.
             OSError: there is none.
         """
         with self._links_refused(path):
@@ -130,7 +130,7 @@ class Directory:
         the path meanwhile.
 
         Raises:
-            UnsafePathError: a symbolic link stands on the way.
+            UnsafePathError: a symbolic link is on the way.
             FileNotFoundError, NotADirectoryError: a directory on the way is missing, or is none.
         """
         with Parents(self.descriptor) as parents:
@@ -146,7 +146,7 @@ class Directory:
             if error.errno not in (errno.ELOOP, errno.EXDEV):
                 raise
             raise UnsafePathError(
-                f"a symbolic link stands on the way to {path!r} in {self.path}",
+                f"a symbolic link is on the way to {path!r} in {self.path}",
                 hint=f"remove the link, or name the directory it points at instead of {self.path}",
             ) from None
 

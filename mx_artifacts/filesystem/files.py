@@ -1,4 +1,4 @@
-"""What stands in a directory tree of somebody's, and directories made there."""
+"""What is in a directory tree of somebody's, and directories made there."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ def as_json(document: Any) -> bytes:
     return json.dumps(document, separators=(",", ":")).encode()
 
 
-def stands(root: Directory, entry: str) -> bool | None:
-    """Return whether something stands at `entry`; None when a file is in its way.
+def exists(root: Directory, entry: str) -> bool | None:
+    """Return whether something is at `entry`; None when a file is in its way.
 
     Raises:
-        UnsafePathError: a symbolic link stands on the way.
+        UnsafePathError: a symbolic link is on the way.
     """
     try:
         with root.parent_of(entry) as (parent_fd, name):
@@ -39,23 +39,23 @@ def stands(root: Directory, entry: str) -> bool | None:
 def has_all(root: Directory, entries: Iterable[str]) -> bool:
     """Return whether every entry exists in `root`. Raises UnsafePathError when a link is met."""
     wanted = set(entries)
-    return standing_in(root, wanted) == wanted
+    return existing_in(root, wanted) == wanted
 
 
-def standing_in(root: Directory, entries: Iterable[str]) -> set[str]:
-    """Return those of `entries` that stand in `root`, as `stands` has it."""
+def existing_in(root: Directory, entries: Iterable[str]) -> set[str]:
+    """Return those of `entries` that are in `root`, as `exists` has it."""
     entries = list(entries)
     outermost = list(dict.fromkeys(entry.partition("/")[0] for entry in entries))
     there = set(compress(outermost, stamp_columns(root.descriptor, outermost).modes))
     inner = (e for e in entries if "/" in e and e.partition("/")[0] in there)
-    return {*there.intersection(entries), *(entry for entry in inner if stands(root, entry))}
+    return {*there.intersection(entries), *(entry for entry in inner if exists(root, entry))}
 
 
 def make_parents(root: Directory, path: str, access: Access, workshop: Directory) -> None:
     """Make the directories between `root` and `path` as needed, with `access`.
 
     Raises:
-        UnsafePathError: a symbolic link stands on the way.
+        UnsafePathError: a symbolic link is on the way.
         OSError
     """
     end = path.find("/")
@@ -68,7 +68,7 @@ def make_parents(root: Directory, path: str, access: Access, workshop: Directory
 def place_directory(
     parent_fd: int, name: str, apply: Callable[[int], None], workshop: Directory
 ) -> bool:
-    """Make a directory in one of somebody else's, where `name` may stand already.
+    """Make a directory in one of somebody else's, where `name` may be already.
 
     It is made, and `apply` gives it its owner and mode, in the private directory `workshop`: at its
     place its owner could have put another one before it is given away. Returns whether it was made.

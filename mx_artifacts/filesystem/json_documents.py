@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, TypeVar
 
+from mx_artifacts.core.foreign_text import shown
 from mx_artifacts.core.json_objects import parse_object
 from mx_artifacts.filesystem.beneath import Directory
 
@@ -49,5 +50,5 @@ def relative_path(text: str) -> str:
     """Return `text` when it is a normalised path that cannot leave its root, else ValueError."""
     parts = f"/{text}/"
     if "//" in parts or "/./" in parts or "/../" in parts or "\0" in text:
-        raise ValueError(f"{text!r} is not a normalised relative path")
+        raise ValueError(f"'{shown(text)}' is not a normalised relative path")
     return text

@@ -45,7 +45,7 @@ def locked(files: Iterable[LockFile], timeout_seconds: float, clock: Clock) -> I
     Raises:
         FileNotFoundError: a file or its directory was removed meanwhile; begin anew.
         InstallLockedError: not all were free within `timeout_seconds`; names the holder.
-        UnsafePathError: something else than a lock stands in its place.
+        UnsafePathError: something else than a lock is in its place.
     """
     deadline_seconds = clock.monotonic() + timeout_seconds
     with ExitStack() as stack:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import mmap
 import os
 import stat
 from collections.abc import Iterator
@@ -10,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 _FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-_BLOCK_BYTES = 1 << 20
+_READ_BYTES = 1 << 20
 
 
 @contextmanager
@@ -31,6 +32,18 @@ def open_regular_file(path: str | Path) -> Iterator[tuple[int, int]]:
         yield descriptor, status.st_size
     finally:
         os.close(descriptor)
+
+
+def mapped_regular_file(path: str | Path) -> memoryview:
+    """Return the content of the file `path`, which is read as it is looked at.
+
+    Raises:
+        OSError: as `open_regular_file`.
+    """
+    with open_regular_file(path) as (descriptor, size):
+        if not size:
+            return memoryview(b"")
+        return memoryview(mmap.mmap(descriptor, size, access=mmap.ACCESS_READ))
 
 
 def read_regular_file(path: str | Path, max_bytes: int) -> bytes:
@@ -73,8 +86,8 @@ def have_same_content(one: str | Path, other: str | Path) -> bool:
         with open_regular_file(one) as (first, size), open_regular_file(other) as (second, also):
             offset = 0
             while size == also and offset < size:
-                block = os.pread(first, _BLOCK_BYTES, offset)
-                if not block or block != os.pread(second, _BLOCK_BYTES, offset):
+                block = os.pread(first, _READ_BYTES, offset)
+                if not block or block != os.pread(second, _READ_BYTES, offset):
                     return False
                 offset += len(block)
             return size == also

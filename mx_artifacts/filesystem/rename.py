@@ -17,10 +17,10 @@ _renameat2 = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
 
 
 def rename_new(source_fd: int, source: str, parent_fd: int, name: str) -> None:
-    """Rename `source` to `name` in the directory `parent_fd`, where nothing may stand yet.
+    """Rename `source` to `name` in the directory `parent_fd`, where nothing may be yet.
 
     Raises:
-        FileExistsError: something stands there; both are untouched. Without renameat2 a file that
+        FileExistsError: something is there; both are untouched. Without renameat2 a file that
             appears in the very moment of the rename is overwritten (a directory never is).
     """
     if _rename(source_fd, source, parent_fd, name, _RENAME_NOREPLACE):

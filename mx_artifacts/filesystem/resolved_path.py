@@ -56,7 +56,7 @@ def resolve_path(path: Path) -> ResolvedPath:
 
     Raises:
         UnsafePathError: a stranger's link leads to a directory that is not theirs.
-        NotADirectoryError: something that is no directory stands at the end, or on the way.
+        NotADirectoryError: something that is no directory is at the end, or on the way.
         OSError: a directory may not be entered, or there are too many links.
     """
     walk = _Walk(path)

@@ -50,7 +50,7 @@ class ProbedIdentity:
     """An identity, where each of its values comes from, and the accelerator family it is for.
 
     `origins` maps the name of a field or extra parameter to "stated", "probed: …" or the variable
-    that has it. `accelerator` is "cuda", "rocm", "xpu", "cpu", or "" where it cannot be told.
+    that has it. `accelerator` is "cuda", "rocm", "xpu", "cpu", or "" where it is not known.
     `unchecked` names what the strict profile, or the user, would have in it and this profile has
     not.
     """

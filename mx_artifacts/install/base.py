@@ -1,4 +1,4 @@
-"""What is installed and what came of it: the values that cross the border of this package."""
+"""What is installed and with which result: the values that cross the border of this package."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Protocol
 
 from mx_artifacts.kinds.base import Fixup
-from mx_artifacts.kinds.existing_entries import StandingJudge, no_judgement
+from mx_artifacts.kinds.existing_entries import ExistingEntryJudge, no_judgement
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class RootInstall:
         entry_of: maps a relative path to its entry, as `CacheKind.install_entry_of`.
         fixups: run in order on the staged tree.
         keep_mtimes: whether the engine looks at modification times, as in `PackRules`.
-        judge: tells whether an entry that stood there before will be used.
+        judge: returns whether an entry that was there before will be used.
         atomic_entries: whether one at fault yields to the fetched one, as in `CacheKind`.
         touched_on_hit: files whose modification time a hit moves, as in `Signs`.
         durable: wait until files are on the disk, so that they outlive a power cut from the
@@ -49,7 +49,7 @@ class RootInstall:
     entry_of: Callable[[str], str]
     fixups: tuple[Fixup, ...] = ()
     keep_mtimes: bool = False
-    judge: StandingJudge = no_judgement
+    judge: ExistingEntryJudge = no_judgement
     atomic_entries: bool = False
     touched_on_hit: tuple[str, ...] = ()
     durable: bool = False
@@ -64,11 +64,11 @@ class RootReport:
         root: the root with links resolved.
         installed: entries that were moved in, replaced ones among them.
         repaired: those of `installed` that took the place of one at fault, and its fault.
-        kept: entries that stood there before and won.
+        kept: entries that were there before and won.
         dropped: entries that were left out, and why.
         files: how many files the installed entries have.
         bytes: their sizes, summed [bytes].
-        unverified: what was moved in, or kept, although this node cannot tell whether it is right,
+        unverified: what was moved in, or kept, although this node cannot know whether it is right,
             and why.
         same: those of `kept` that are known to be, byte for byte, what was fetched.
         unusable: those of `kept` that the engine will not use as they are, and why.
@@ -100,7 +100,7 @@ class InstallReport:
         return not any(root.installed or root.dropped for root in self.roots)
 
     @property
-    def is_of_no_use(self) -> bool:
+    def nothing_usable(self) -> bool:
         """True when no entry, be it installed or kept, will be used."""
         return any(root.kept or root.dropped for root in self.roots) and not any(
             root.installed or set(root.kept) - root.unusable.keys() for root in self.roots

@@ -1,8 +1,8 @@
 """Move a staged tree into its root, and take that back.
 
 The order that makes a crash harmless: journal, moves, receipt (the commit point), journal removed,
-what was moved aside removed. `settle` brings a root to rest from wherever an installer stopped,
-whether by success, by an exception or by kill -9: one way for all three.
+what was moved aside removed. `recover_root` brings a root to rest from wherever an installer
+stopped, whether by success, by an exception or by kill -9: one way for all three.
 """
 
 from __future__ import annotations
@@ -64,12 +64,12 @@ class Committer:
     events: EventSink
 
     def commit(self, workspace: Workspace, staged: StagedTree) -> Outcome:
-        """Journal the moves, then make them. On any exception the caller must `settle`.
+        """Journal the moves, then make them. On any exception the caller must `recover_root`.
 
-        An entry that somebody else puts there meanwhile wins, as one that stood there before.
+        An entry that somebody else puts there meanwhile wins, as one that was there before.
 
         Raises:
-            UnsafePathError: a link stands on the way to an entry; nothing was moved.
+            UnsafePathError: a link is on the way to an entry; nothing was moved.
             OSError: a move failed.
         """
         plan = plan_whole(workspace, staged)
@@ -143,7 +143,7 @@ class Aside:
     name: str
 
 
-def settle(workspace: Workspace, *, is_done: bool = False) -> bool:
+def recover_root(workspace: Workspace, *, is_done: bool = False) -> bool:
     """Take back what an install without receipt has moved, then remove all that is left of it.
 
     `is_done`: the receipt is known to be there. Only under the root's lock. Returns whether
@@ -170,7 +170,7 @@ def _aside_name(staged_name: str, index: int) -> str:
 
 
 def _move_in(place: Directory, root: Directory, move: Move, aside: Aside) -> bool:
-    """Move one entry in; False when another stands there that may not be replaced."""
+    """Move one entry in; False when another is there that may not be replaced."""
     source = f"{TREE}/{move.entry}"
     with root.parent_of(move.entry) as (parent_fd, name):
         try:
@@ -226,7 +226,7 @@ class _TakingBack:
         return None
 
     def _move_back(self, index: int, move: Move) -> None:
-        """Undo one move, if it happened, and if what stands there is still what was moved in."""
+        """Undo one move, if it happened, and if what is there is still what was moved in."""
         with ExitStack() as stack:
             old = stack.enter_context(self.workspace.enter(OLD))
             aside = Aside(old, _aside_name(self.journal.staged, index))

@@ -1,9 +1,9 @@
 """Install an artifact into its cache roots: all of it or nothing, under the roots' locks.
 
-The life of an install: find each root's workspace, lock, settle what a dead installer left, look
-whether it is there already, adapt what is staged, commit root by root, judge the entries that were
-kept, write the receipt, settle. An `Agreement` is asked twice: before the first move, and before
-the receipt has its name.
+The life of an install: find each root's workspace, lock, recover from what a dead installer left,
+look whether it is there already, adapt what is staged, commit root by root, judge the entries that
+were kept, write the receipt, clean up. An `Agreement` is asked twice: before the first move, and
+before the receipt has its name.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from mx_artifacts.install.base import (
     RootInstall,
     RootReport,
 )
-from mx_artifacts.install.commit import Committer, Outcome, settle
-from mx_artifacts.install.kept_entries import KeptEntries, doubt_changed, judge_kept
+from mx_artifacts.install.commit import Committer, Outcome, recover_root
+from mx_artifacts.install.kept_entries import KeptEntries, judge_kept, mark_changed_unverified
 from mx_artifacts.install.receipts.cache import remember
 from mx_artifacts.install.receipts.lookup import FoundReceipt, receipts_in
 from mx_artifacts.install.receipts.receipt import (
@@ -71,17 +71,17 @@ def install_artifact(
 ) -> InstallReport:
     """Install what was staged for every root; on any failure all roots are as they were.
 
-    A root that is absent or empty appears whole, at once. Else each entry does: one that stands
+    A root that is absent or empty appears whole, at once. Else each entry does: one that is
     there already is kept, or with `replace` swapped as a whole. One that a crash left unfit is
     swapped in any case, where the kind can tell it from work in progress. A reader sees the old or
     the new entry, never a mixture, also when this process is killed; the next install into the
     root then takes back what was half done. An artifact that is there already changes nothing and
     gives the receipt of its last install. Of the entries that are kept the report says which are
-    not fit for use as they stand.
+    not fit for use as they are.
 
     `stagings` holds at least one, the primary root's first (the receipt is kept with it); each was
     written to its end, and is closed by the caller. Blocks; any thread. The events `install.*` tell
-    each step: locked, settled, staged, journaled, moved, receipt.
+    each step: locked, recovered, staged, journaled, moved, receipt.
 
     Raises:
         InstallLockedError: another installer holds a root for longer than `lock_timeout_seconds`.
@@ -102,7 +102,7 @@ def install_artifact(
             try:
                 return install.run()
             except BaseException:
-                install.settle()
+                install.recover()
                 raise
 
 
@@ -117,19 +117,19 @@ class _Target:
     workspace: Workspace
     staged: StagedTree | None = None
     outcome: Outcome = _NOTHING_YET
-    told: KeptEntries = field(default_factory=KeptEntries)
+    kept_entries: KeptEntries = field(default_factory=KeptEntries)
     still_there: frozenset[str] = frozenset()
-    """Entries that were dropped on the way, but stood in the root before."""
+    """Entries that were dropped on the way, but were in the root before."""
 
     def judge_kept(self, find: Callable[[], Sequence[FoundReceipt]]) -> None:
         assert self.staged is not None, "judged are the entries of what was staged"
         dropped = self.staged.arrived & self.staged.dropped.keys()
         with self.workspace.root_if_any() as root:
-            if root is None:  # all of it was dropped, and nothing stood there
+            if root is None:  # all of it was dropped, and nothing was there
                 return
             self.still_there = frozenset(entry for entry in dropped if has_all(root, [entry]))
-            self.told = judge_kept(self.install, root, self.staged, self.kept)
-            doubt_changed(self.told, root, self.kept, find)
+            self.kept_entries = judge_kept(self.install, root, self.staged, self.kept)
+            mark_changed_unverified(self.kept_entries, root, self.kept, find)
 
     @property
     def install(self) -> RootInstall:
@@ -151,8 +151,8 @@ class _Target:
 
     @property
     def dropped(self) -> Mapping[str, str]:
-        """What was left out, and is missed: nothing that is fit stands in its place."""
-        fit = {*self.kept} - self.told.unusable.keys()
+        """What was left out, and is missed: nothing that is fit is in its place."""
+        fit = {*self.kept} - self.kept_entries.unusable.keys()
         dropped = self.staged.dropped if self.staged else {}
         missed = {p: why for p, why in dropped.items() if not fit & {p, *ancestors(p)}}
         return {**missed, **self.outcome.blocked}
@@ -161,7 +161,7 @@ class _Target:
     def unverified(self) -> Mapping[str, str]:
         doubts = self.staged.unverified if self.staged else {}
         installed = {path: why for path, why in doubts.items() if self._is_installed(path)}
-        return {**installed, **self.told.unverified}
+        return {**installed, **self.kept_entries.unverified}
 
     def _is_installed(self, path: str) -> bool:
         return bool(self.outcome.installed & {path, *ancestors(path)})
@@ -178,7 +178,7 @@ class _Install:
 
     def run(self) -> InstallReport:
         self.events(RootsLocked([str(target.workspace.root) for target in self.targets]))
-        self.settle()  # what an installer that was killed left
+        self.recover()  # what an installer that was killed left
         already = None if self.replace else self._find_installed()
         if already is not None:
             self.agreement.before_commit(self.artifact.artifact_id)
@@ -190,18 +190,18 @@ class _Install:
         self._tidy()
         return InstallReport(receipt_path, tuple(map(_report, self.targets)))
 
-    def settle(self, *, is_done: bool = False) -> None:
+    def recover(self, *, is_done: bool = False) -> None:
         """Bring every root to rest: after the receipt (`is_done`) forward, before it back."""
         spaces = [target.workspace for target in self._inner_first()]
-        failures = [self._settle_root(workspace, is_done) for workspace in spaces]
+        failures = [self._recover_root(workspace, is_done) for workspace in spaces]
         for failure in failures:
             if failure is not None:
                 raise failure
 
     def _tidy(self) -> None:
-        """Remove what the install needed; it is done, so what fails now is only told."""
+        """Remove what the install needed; it is done, so what fails now is only reported."""
         try:
-            self.settle(is_done=True)
+            self.recover(is_done=True)
         except OSError as error:
             logger.warning(
                 "what was installed is complete, but not all was tidied up; the next install into "
@@ -209,11 +209,11 @@ class _Install:
                 error,
             )
 
-    def _settle_root(self, workspace: Workspace, is_done: bool) -> RollbackFailedError | None:
+    def _recover_root(self, workspace: Workspace, is_done: bool) -> RollbackFailedError | None:
         try:
-            taken_back = settle(workspace, is_done=is_done)
+            taken_back = recover_root(workspace, is_done=is_done)
         except RollbackFailedError as error:
-            return error  # the other roots are settled all the same
+            return error  # the other roots are recovered all the same
         self.events(RootRecovered(str(workspace.root), taken_back))
         return None
 
@@ -294,7 +294,7 @@ def _root_receipt(target: _Target) -> RootReceipt:
         kept=target.kept,
         dropped=target.dropped,
         made=target.outcome.made,
-        unusable=target.told.unusable,
+        unusable=target.kept_entries.unusable,
         boot_id=target.staged.boot_id if target.staged is not None else "",
     )
 
@@ -310,7 +310,7 @@ def _report(target: _Target) -> RootReport:
         files=len(files),
         bytes=sum(file.size for file in files),
         unverified=target.unverified,
-        same=tuple(target.told.same),
-        unusable=target.told.unusable,
+        same=tuple(target.kept_entries.same),
+        unusable=target.kept_entries.unusable,
         repaired=target.repaired,
     )

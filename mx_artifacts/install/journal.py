@@ -33,7 +33,7 @@ class Move:
     Attributes:
         entry: its path, below the staged tree and below the root alike.
         inode: its inode number, which renames keep.
-        replaces: an entry of that name stood in the root when this was planned.
+        replaces: an entry of that name was in the root when this was planned.
     """
 
     entry: str

@@ -1,4 +1,4 @@
-"""What becomes of the entries that stood in a root before: told, never changed."""
+"""What becomes of the entries that were in a root before: reported, never changed."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from mx_artifacts.install.state.file_status import have_status
 from mx_artifacts.runtime.clock import SYSTEM_CLOCK
 
 LOOK_AGAIN_SECONDS = 1.0
-"""What was seen to be unchanged within this is not looked at again before it is told: with ten
+"""What was seen to be unchanged within this is not looked at again before it is judged: with ten
 thousand files that is an eighth of a fetch which brings little."""
 
 
 @dataclass
 class KeptEntries:
-    """The kept entries of a root, told apart; see `RootReport`. The rest is other, but fit."""
+    """The kept entries of a root, judged apart; see `RootReport`. The rest is other, but fit."""
 
     same: list[str] = field(default_factory=list)
     unusable: dict[str, str] = field(default_factory=dict)
@@ -38,44 +38,44 @@ def judge_kept(
     One that is what was staged needs no further judgement: the fix-ups have judged that. Nor does
     one that is as an earlier install put it there, unless age tells what is current in it.
     """
-    told = KeptEntries()
+    judged = KeptEntries()
     fetched = {entry.entry: entry for entry in staged.entries}
     unchanged = _still_unchanged(install, held, staged)
     root = held.path
     for entry in kept:
         if entry in unchanged:
-            fault = install.judge(root, entry, None).fault if install.keep_mtimes else ""
+            fault = install.judge(root, entry, None).unusable_reason if install.keep_mtimes else ""
             if fault:
-                told.unusable[entry] = fault
+                judged.unusable[entry] = fault
             else:
-                told.same.append(entry)
+                judged.same.append(entry)
             continue
         ours = fetched.get(entry)
         if ours is not None and _is_same(held, ours, with_mtimes=install.keep_mtimes):
-            told.same.append(entry)
+            judged.same.append(entry)
             if entry in staged.unverified:
-                told.unverified[entry] = staged.unverified[entry]
+                judged.unverified[entry] = staged.unverified[entry]
             continue
         verdict = install.judge(root, entry, staged.directory if ours is not None else None)
-        if verdict.fault:
-            told.unusable[entry] = verdict.fault
-        elif verdict.doubt:
-            told.unverified[entry] = verdict.doubt
-    return told
+        if verdict.unusable_reason:
+            judged.unusable[entry] = verdict.unusable_reason
+        elif verdict.unverified_reason:
+            judged.unverified[entry] = verdict.unverified_reason
+    return judged
 
 
-def doubt_changed(
-    told: KeptEntries,
+def mark_changed_unverified(
+    judged: KeptEntries,
     held: Directory,
     kept: Iterable[str],
     find: Callable[[], Sequence[FoundReceipt]],
 ) -> None:
-    """Doubt those of `kept`, with no verdict in `told`, that are not as they were installed.
+    """Doubt those of `kept`, with no verdict in `judged`, that are not as they were installed.
 
     `find` returns the receipts, newest first; it is asked only where they matter. Whoever changed
     an entry may have made it better or spoilt it: sizes and checksums cannot tell.
     """
-    rest = {*kept} - {*told.same, *told.unusable, *told.unverified}
+    rest = {*kept} - {*judged.same, *judged.unusable, *judged.unverified}
     if not rest:
         return
     installed: dict[str, tuple[InstalledEntry, str]] = {}
@@ -87,7 +87,7 @@ def doubt_changed(
     for name in sorted(rest & installed.keys()):
         entry, receipt = installed[name]
         if not _is_same(held, entry, with_mtimes=False):
-            told.unverified[name] = (
+            judged.unverified[name] = (
                 f"not verified: it was changed since it was installed (receipt {receipt})"
             )
 
@@ -96,8 +96,8 @@ def _still_unchanged(install: RootInstall, root: Directory, staged: StagedTree) 
     """Return the names of entries that are as they were when nothing needed to be fetched."""
     if SYSTEM_CLOCK.monotonic() - staged.looked_at < LOOK_AGAIN_SECONDS:
         return {entry.entry for entry in staged.unchanged}
-    stand = have_status(root.descriptor, staged.unchanged, install.touched_on_hit)
-    return {entry.entry for entry in compress(staged.unchanged, stand)}
+    unchanged = have_status(root.descriptor, staged.unchanged, install.touched_on_hit)
+    return {entry.entry for entry in compress(staged.unchanged, unchanged)}
 
 
 def _is_same(root: Directory, entry: InstalledEntry, *, with_mtimes: bool) -> bool:

@@ -7,13 +7,13 @@ import stat
 from dataclasses import dataclass, field
 
 from mx_artifacts.filesystem.beneath import Directory
-from mx_artifacts.filesystem.files import standing_in, stands
+from mx_artifacts.filesystem.files import existing_in, exists
 from mx_artifacts.install.journal import EmptyRoot, Move
 from mx_artifacts.install.staging.staging import StagedTree
 from mx_artifacts.install.workspace.entries import ancestors
 from mx_artifacts.install.workspace.workspace import TREE, Workspace
 
-_REMOVED_MEANWHILE = "it stood there and was removed during the install; install again"
+_REMOVED_MEANWHILE = "it was there and was removed during the install; install again"
 
 
 @dataclass
@@ -69,12 +69,12 @@ def plan_entries(root: Directory | None, staged: StagedTree, replace: bool) -> P
     `root` is None where there is none any more.
 
     Raises:
-        UnsafePathError: a symbolic link stands on the way to an entry.
+        UnsafePathError: a symbolic link is on the way to an entry.
     """
     plan = Plan()
     planned: set[str] = set()
     for entry in (staged_entry.entry for staged_entry in staged.entries):
-        found = stands(root, entry) if root is not None else False
+        found = exists(root, entry) if root is not None else False
         if found is None:
             plan.blocked[entry] = "the root has a file where this entry needs a directory"
         elif found and not replace and entry not in staged.repairs:
@@ -91,7 +91,7 @@ def plan_entries(root: Directory | None, staged: StagedTree, replace: bool) -> P
             planned.update(missing)
             plan.new_directories.extend(missing)
     unchanged = [each.entry for each in staged.unchanged]
-    standing = standing_in(root, unchanged) if root is not None else set()
-    plan.kept += [entry for entry in unchanged if entry in standing]
-    plan.blocked |= dict.fromkeys((e for e in unchanged if e not in standing), _REMOVED_MEANWHILE)
+    existing = existing_in(root, unchanged) if root is not None else set()
+    plan.kept += [entry for entry in unchanged if entry in existing]
+    plan.blocked |= dict.fromkeys((e for e in unchanged if e not in existing), _REMOVED_MEANWHILE)
     return plan

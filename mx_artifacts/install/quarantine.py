@@ -25,7 +25,7 @@ NO_REASON = "no reason was given"
 
 
 @dataclass(frozen=True)
-class Quarantined:
+class QuarantinedArtifact:
     """An artifact in quarantine; `since` is UTC, ISO 8601."""
 
     artifact_id: str
@@ -39,13 +39,15 @@ class Quarantine:
 
     state_directory: Path
 
-    def add(self, artifact_id: str, reason: str, clock: Clock = SYSTEM_CLOCK) -> Quarantined:
+    def add(
+        self, artifact_id: str, reason: str, clock: Clock = SYSTEM_CLOCK
+    ) -> QuarantinedArtifact:
         """Put an artifact in; once more is fine and sets a new reason.
 
         Raises:
             ConfigurationError: no artifact id, or the state directory cannot be written.
         """
-        added = Quarantined(checked_id(artifact_id), reason, format_time(clock.now()))
+        added = QuarantinedArtifact(checked_id(artifact_id), reason, format_time(clock.now()))
         with self._translated("written"):
             self._directory.mkdir(parents=True, exist_ok=True)
             with (
@@ -66,7 +68,7 @@ class Quarantine:
                 return False
             return True
 
-    def artifacts(self) -> dict[str, Quarantined]:
+    def artifacts(self) -> dict[str, QuarantinedArtifact]:
         """Return what is in, by artifact id.
 
         Raises:
@@ -120,9 +122,9 @@ def _name(artifact_id: str) -> str:
     return f"{artifact_id}.json"
 
 
-def _read(directory: Directory, name: str) -> Quarantined:
+def _read(directory: Directory, name: str) -> QuarantinedArtifact:
     document = read_document(directory, name, _MAX_BYTES)
-    return Quarantined(
+    return QuarantinedArtifact(
         artifact_id=field_of(document, "artifact_id", str),
         reason=field_of(document, "reason", str),
         since=field_of(document, "since", str),

@@ -11,7 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from mx_artifacts.filesystem.space import os_errors_translated
-from mx_artifacts.install.commit import settle
+from mx_artifacts.install.commit import recover_root
 from mx_artifacts.install.journal import is_committed, load_journal
 from mx_artifacts.install.workspace.acquire import locked_workspaces
 from mx_artifacts.install.workspace.opening import found_workspaces, has_workspace
@@ -55,7 +55,7 @@ def take_back_unfinished(
             return []
         used = [root for root in resolved if has_workspace(root)]
         with locked_workspaces(used, lock_timeout_seconds, clock) as spaces:
-            unfinished += [space.root for space in spaces if settle(space)]
+            unfinished += [space.root for space in spaces if recover_root(space)]
             for space in spaces:
                 with suppress(OSError):
                     space.remove_if_unused()

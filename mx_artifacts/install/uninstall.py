@@ -20,7 +20,7 @@ from mx_artifacts.filesystem.beneath import Directory
 from mx_artifacts.filesystem.busy import retried
 from mx_artifacts.filesystem.resolved_path import is_open_to_others
 from mx_artifacts.filesystem.space import os_errors_translated
-from mx_artifacts.install.commit import remove_emptied, remove_if_empty, settle
+from mx_artifacts.install.commit import recover_root, remove_emptied, remove_if_empty
 from mx_artifacts.install.receipts.believed import check_roots
 from mx_artifacts.install.receipts.lookup import UNINSTALLED, claims, newer_than, receipts_in
 from mx_artifacts.install.receipts.receipt import (
@@ -72,7 +72,7 @@ class UndoReport:
 
     @property
     def is_complete(self) -> bool:
-        """True when nothing of the install stands any more."""
+        """True when nothing of the install is left."""
         return not any(root.kept for root in self.roots)
 
 
@@ -115,7 +115,7 @@ def uninstall_artifact(
         )
         spaces = dict(zip(names, held, strict=True))
         for space in spaces.values():
-            settle(space)  # what an installer that was killed left
+            recover_root(space)  # what an installer that was killed left
         receipts = _receipts_of(receipt.roots[0], path, stack)
         if not receipts.has(path.name):  # undone while the lock was waited for, or before
             return UndoReport(path, receipt.artifact.artifact_id, receipt.artifact.kind, ())
@@ -264,7 +264,7 @@ class _Removal:
                 return foreign
             return self._remove(entry)
         except (FileNotFoundError, NotADirectoryError):
-            return ""  # it is gone, or something else stands in its way
+            return ""  # it is gone, or something else is in its way
         except (UnsafePathError, IsADirectoryError) as error:
             return str(error)
 
@@ -281,7 +281,7 @@ class _Removal:
     def _remove(self, entry: InstalledEntry) -> str:
         with self.root.parent_of(entry.entry) as (parent_fd, name):
             if stat.S_ISLNK(os.stat(name, dir_fd=parent_fd, follow_symlinks=False).st_mode):
-                return "a symbolic link stands there now"
+                return "a symbolic link is there now"
             if self._is_ours_alone(entry) and self._move_aside(parent_fd, name):
                 return ""
         for file in entry.files:

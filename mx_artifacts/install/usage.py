@@ -1,4 +1,4 @@
-"""Tell whether an engine used what was installed, or compiled beside it.
+"""Return whether an engine used what was installed, or compiled beside it.
 
 No engine says so by itself, and a counter of hits may say "hit" while it compiles
 (docs/cache-facts.md, 9.9). Files tell: a compile leaves new ones under the root; a read moves an
@@ -269,7 +269,7 @@ def _judge(roots: tuple[RootUsage, ...], installed_at: str) -> tuple[UsageVerdic
         also = f"; {read} of the {what} were read" if read else ""
         return UsageVerdict.RECOMPILED, f"since {installed_at}, {' and '.join(done)}{also}"
     if len(gone) == ours:
-        return UsageVerdict.UNUSED, f"nothing of this artifact's {_count(ours)} stands there now"
+        return UsageVerdict.UNUSED, f"nothing of this artifact's {_count(ours)} is there now"
     if read:
         return UsageVerdict.HIT, f"nothing was compiled since, and {read} of {what} were read"
     if signs:

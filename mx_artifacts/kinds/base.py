@@ -50,7 +50,7 @@ class RootRule:
 
 
 class Fixup(Protocol):
-    """Adapts a staged tree to the root it will stand in, before it is moved there."""
+    """Adapts a staged tree to the root it will be in, before it is moved there."""
 
     def __call__(self, staged: Path, root: Path) -> FixupReport:
         """Rewrite files below `staged` so that they are right below `root`.
@@ -78,7 +78,7 @@ class FileContent(NamedTuple):
 class FixupReport:
     """What a fix-up changed: files rewritten, entries dropped and why.
 
-    `unverified` has entries that are kept although this node cannot tell whether they are right.
+    `unverified` has entries that are kept although this node cannot know whether they are right.
     `touched` has all files that it wrote to, and what they hold now, if it made and removed none
     but what it dropped; with None everything staged is looked at again.
     """
@@ -91,22 +91,22 @@ class FixupReport:
 
 @dataclass(frozen=True)
 class EntryVerdict:
-    """What becomes of an entry that stands in a root; both are "" where it is fit for use there.
+    """What becomes of an entry that exists in a root; both are "" where it is fit for use there.
 
     Attributes:
-        fault: why its engine will not use it.
-        doubt: why this node cannot tell.
-        is_unreadable: its fault is that it could not be looked at; so it may be in use, and is not
+        unusable_reason: why its engine will not use it.
+        unverified_reason: why this node cannot know whether its engine will.
+        is_unreadable: the reason is that it could not be looked at; so it may be in use, and is not
             replaced unasked.
     """
 
-    fault: str = ""
-    doubt: str = ""
+    unusable_reason: str = ""
+    unverified_reason: str = ""
     is_unreadable: bool = False
 
 
 class ExistingEntryRule(Protocol):
-    """Judges an entry where it stands, beyond what `PackRules.fault_of` has found no fault with."""
+    """Judges an existing entry, beyond what `PackRules.fault_of` has found no fault with."""
 
     def __call__(self, entry: EntryView, root: Path, fetched: Path | None) -> EntryVerdict:
         """Judge `entry` of `root`, a path without links; changes nothing.
@@ -181,13 +181,13 @@ class CacheKind:
         may_be_absent: those of the names above whose component need not be installed here. That
             it is not is knowledge, and the value is then `ABSENT`.
         merge_entry_of: units of install, where they are smaller than those of `pack` because they
-            add up with what stands there; a fix-up makes sure that they do.
+            add up with what is there; a fix-up makes sure that they do.
         fixups: run in order on each staged root.
-        standing: for kinds whose entries depend on where they are, or on what is around them.
+        existing_entry_rule: for kinds whose entries depend on where they are, or on what is around
+            them.
         atomic_entries: whether each entry comes into its place by one rename, whole. One that
             `pack.fault_of` finds fault with is then no work in progress but what a crash left, and
             an install takes its place.
-        runs_code: whether loading the cache executes code from it.
         loads_libraries: whether that code is shared libraries, which a noexec mount refuses.
         signs: how files show that an engine used the cache, or compiled.
         shares_source_type: the wire has no number for this kind, so it uses another's, and its
@@ -211,9 +211,8 @@ class CacheKind:
     may_be_absent: frozenset[str] = frozenset()
     merge_entry_of: Callable[[str], str] | None = None
     fixups: tuple[Fixup, ...] = ()
-    standing: ExistingEntryRule | None = None
+    existing_entry_rule: ExistingEntryRule | None = None
     atomic_entries: bool = False
-    runs_code: bool = True
     loads_libraries: bool = True
     signs: UsageMarkers = field(default_factory=UsageMarkers)
     shares_source_type: bool = False

@@ -1,7 +1,7 @@
 """DeepGEMM's kernels, both generations: `<root>/cache/<name>.<hash>/{kernel.cu, kernel.cubin, …}`.
 
 The newer one (DeepJIT) commits an entry by its `.committed` file; DG_JIT_CACHE_DIR may then list
-read-only directories behind the one that it writes to, and what stands in any of them is hit. The
+read-only directories behind the one that it writes to, and what is in any of them is hit. The
 root is the first, unless --root names another. SGLang sets DG_JIT_CACHE_DIR itself, to a directory
 of its own, whatever it was before. Loading runs GPU code only.
 """
@@ -149,7 +149,7 @@ KIND = CacheKind(
         "nvcc_version": NVCC_VERSION,
     },
     tools=(NVCC,),
-    atomic_entries=True,  # by rename; DeepJIT never puts an entry where an uncommitted one stands
+    atomic_entries=True,  # by rename; DeepJIT never puts an entry where an uncommitted one is
     loads_libraries=False,
     # DeepJIT moves the marker's mtime on every hit (docs/cache-facts.md, 8).
     signs=UsageMarkers(touched_on_hit=(".committed",)),

@@ -1,4 +1,4 @@
-"""Tell whether an entry that stands in a root will be used there, by its kind's own rules."""
+"""Return whether an entry that exists in a root will be used there, by its kind's own rules."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from mx_artifacts.filesystem.regular_file import read_regular_file
 from mx_artifacts.filesystem.resolved_path import open_directory
 from mx_artifacts.kinds.base import CacheKind, EntryVerdict
 
-StandingJudge = Callable[[Path, str, "Path | None"], EntryVerdict]
+ExistingEntryJudge = Callable[[Path, str, "Path | None"], EntryVerdict]
 """Judges an entry of a root (without links) beside its fetched tree, see `ExistingEntryRule`."""
 
 _LINK = "it is a symbolic link; the installer does not look through it"
 
 
 def no_judgement(root: Path, entry: str, fetched: Path | None) -> EntryVerdict:
-    """Take every entry that stands for fit."""
+    """Take every existing entry for fit."""
     return EntryVerdict()
 
 
-def standing_judge(kind: CacheKind) -> StandingJudge:
+def existing_entry_judge(kind: CacheKind) -> ExistingEntryJudge:
     """Return the judge of the kind's entries. It never raises: what it cannot view is not fit."""
     return partial(_judge, kind)
 
@@ -41,7 +41,11 @@ def _judge(kind: CacheKind, root: Path, entry: str, fetched: Path | None) -> Ent
             fault = kind.pack.fault_of(view) if view.files else _lack(entry, fetched)
             if fault is not None:
                 return EntryVerdict(fault)
-            return kind.standing(view, root, fetched) if kind.standing else EntryVerdict()
+            return (
+                kind.existing_entry_rule(view, root, fetched)
+                if kind.existing_entry_rule
+                else EntryVerdict()
+            )
     except UnsafePathError as error:
         return EntryVerdict(str(error), is_unreadable=True)
     except OSError as error:
@@ -58,7 +62,7 @@ def _lack(entry: str, fetched: Path | None) -> str | None:
 
 
 def fetched_differs(entry_path: str, root: Path, fetched: Path | None) -> bool:
-    """Tell whether the file at `entry_path` is in both trees, and not known to be the same."""
+    """Return whether the file at `entry_path` is in both trees, and not known to be the same."""
     if fetched is None or not (fetched / entry_path).is_file():
         return False
     try:

@@ -15,10 +15,10 @@ from typing import Any
 
 from mx_artifacts.bundle.entry import EntryView
 from mx_artifacts.bundle.rules import PackRules
+from mx_artifacts.core.foreign_text import shown
 from mx_artifacts.core.identity import SourceType
 from mx_artifacts.kinds.base import NEVER_PACKED, CacheKind, FixupReport, RootRule
 from mx_artifacts.kinds.entry_checks import binary_fault, empty_fault, names_in, read_json
-from mx_artifacts.kinds.foreign_text import shown
 from mx_artifacts.kinds.root_rules import below_home, first_of, from_variable
 from mx_artifacts.probes.packages import package_version
 

@@ -12,7 +12,7 @@ from mx_artifacts.core.identity import SourceType
 from mx_artifacts.kinds.base import NEVER_PACKED, CacheKind, RootRule
 from mx_artifacts.kinds.entry_checks import binary_fault
 from mx_artifacts.kinds.ninja.checks import built_module_fault
-from mx_artifacts.kinds.ninja.existing_modules import standing_modules
+from mx_artifacts.kinds.ninja.existing_modules import judge_existing_module
 from mx_artifacts.kinds.ninja.relocate import relocate_ninja_modules, relocation_obstacle
 from mx_artifacts.kinds.root_rules import below_home, first_of, from_variable
 from mx_artifacts.kinds.tools import COMPILERS, NINJA, NVCC
@@ -94,6 +94,6 @@ KIND = CacheKind(
     },
     tools=(NINJA, *COMPILERS, NVCC),
     fixups=(relocate_ninja_modules,),
-    standing=standing_modules,
+    existing_entry_rule=judge_existing_module,
     signs=NINJA_SIGNS,
 )

@@ -24,7 +24,7 @@ NINJA_SIGNS = UsageMarkers(compiled=("*.so", "*.o"))
 
 
 def matches(path: str, patterns: tuple[str, ...]) -> bool:
-    """Tell whether one of `patterns` covers a relative path, or a directory above it."""
+    """Return whether one of `patterns` covers a relative path, or a directory above it."""
     parts = path.split("/")
     return any(
         fnmatchcase(path, pattern)

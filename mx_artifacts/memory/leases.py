@@ -5,7 +5,7 @@
 
 An expired lease's memory is not reused before the grace period is over, so whoever releases or
 renews it within that time has read intact bytes and gets no error. Afterwards the memory may hold
-other bytes, and the reader is told so (LeaseExpiredError).
+other bytes, and the reader gets an error (LeaseExpiredError).
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ from mx_artifacts.runtime.clock import Clock
 T = TypeVar("T")
 
 REMEMBERED_EXPIRED_LEASES = 1024
-"""Freed leases that a late release still hears of by its own error; older ones are unknown."""
+"""Maximum number of freed leases whose late release gets an error of its own; older ones are
+unknown."""
 
 
 @dataclass(frozen=True)

@@ -44,7 +44,7 @@ def distribution_version(name: str) -> str:
 
 
 def is_installed(distribution: str) -> bool:
-    """Tell whether a distribution is installed, also where its metadata is damaged."""
+    """Return whether a distribution is installed, also where its metadata is damaged."""
     try:
         distribution_version(distribution)
     except ComponentAbsent:
@@ -79,16 +79,16 @@ def torch_build() -> TorchBuild:
     """Return what torch/version.py says; it is run alone, without importing torch."""
     path = package_directory("torch") / "version.py"
     try:
-        told = runpy.run_path(str(path))
-        version = str(told["__version__"])
+        variables = runpy.run_path(str(path))
+        version = str(variables["__version__"])
     except Exception as error:
-        raise CannotProbe(f"{path} does not tell: {error!r}") from error
-    if told.get("cuda"):
-        return TorchBuild(version, "cuda", str(told["cuda"]))
+        raise CannotProbe(f"{path} cannot be run: {error!r}") from error
+    if variables.get("cuda"):
+        return TorchBuild(version, "cuda", str(variables["cuda"]))
     for attribute, accelerator in (("hip", "rocm"), ("xpu", "xpu")):
-        if told.get(attribute):
+        if variables.get(attribute):
             # Not to be taken for a CUDA version.
-            return TorchBuild(version, accelerator, f"{attribute}-{told[attribute]}")
+            return TorchBuild(version, accelerator, f"{attribute}-{variables[attribute]}")
     return TorchBuild(version, "cpu", "")
 
 

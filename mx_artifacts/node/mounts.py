@@ -60,17 +60,17 @@ _IN_MEMORY_TYPES = frozenset({"ramfs", "tmpfs"})
 
 
 def lies_in_memory(path: Path) -> bool:
-    """Tell whether files at `path` end with the machine in any case, so that no sync helps."""
+    """Return whether files at `path` end with the machine in any case, so that no sync helps."""
     mount = mount_of(path)
     return mount is not None and mount.type in _IN_MEMORY_TYPES
 
 
 def is_remote(mount: Mount) -> bool:
-    """Tell whether a mount's files lie, or may lie, on another machine."""
+    """Return whether a mount's files lie, or may lie, on another machine."""
     return mount.type in NETWORK_TYPES or mount.type.startswith("fuse")
 
 
 def keeps_access_times(path: Path) -> bool:
-    """Tell whether reading a file at `path` is sure to move its access time, once it is old."""
+    """Return whether reading a file at `path` is sure to move its access time, once it is old."""
     mount = mount_of(path)
     return mount is not None and not is_remote(mount) and not mount.options & {"noatime", "ro"}

@@ -13,7 +13,108 @@ from typing import ClassVar
 from mx_artifacts.errors import MxArtifactsError
 from mx_artifacts.observability.events import Event
 
+# --- several kinds --------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class KindSkipped(Event):
+    """A kind that may be absent is, as `error` says: it has no source, or no place on this node."""
+
+    name: ClassVar[str] = "kind.skipped"
+
+    kind: str
+    error: MxArtifactsError
+
+
+@dataclass(frozen=True)
+class KindFailed(Event):
+    """One of several kinds failed by `error`; the others go on."""
+
+    name: ClassVar[str] = "kind.failed"
+
+    kind: str
+    error: MxArtifactsError
+
+
+@dataclass(frozen=True)
+class IdentityUnchecked(Event):
+    """A kind's identity leaves out `values`; a cache that differs in one of them matches too."""
+
+    name: ClassVar[str] = "kind.unchecked"
+
+    kind: str
+    values: Sequence[str]
+
+
+@dataclass(frozen=True)
+class RootUngrouped(Event):
+    """A root that all nodes of an engine must have, or none, is installed on this node alone.
+
+    An engine that has it on some of its nodes only can hang for 30 minutes. `root` is its name.
+    """
+
+    name: ClassVar[str] = "kind.ungrouped"
+
+    kind: str
+    root: str
+
+
 # --- publishing ----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class EngineAwaited(Event):
+    """A publisher waits until the engine's health page at `url` says that the engine is ready."""
+
+    name: ClassVar[str] = "publish.engine_awaited"
+
+    url: str
+
+
+@dataclass(frozen=True)
+class RootsAwaited(Event):
+    """A kind's primary root holds no files yet; the kind is published when they come.
+
+    `decided_by` is the option or variable that says where the root is.
+    """
+
+    name: ClassVar[str] = "publish.roots_awaited"
+
+    kind: str
+    root: str
+    decided_by: str
+
+
+@dataclass(frozen=True)
+class RootsSettling(Event):
+    """A publisher waits until nothing changes in `roots` any more."""
+
+    name: ClassVar[str] = "publish.settling"
+
+    roots: Sequence[str]
+
+
+@dataclass(frozen=True)
+class RootsUnsettled(Event):
+    """A kind's roots have not settled for `changing_seconds`, so it is not sealed (again) yet.
+
+    `is_served`: what was sealed of the kind before is served meanwhile.
+    """
+
+    name: ClassVar[str] = "publish.unsettled"
+
+    kind: str
+    changing_seconds: float
+    is_served: bool
+
+
+@dataclass(frozen=True)
+class SealStarted(Event):
+    """A kind's roots are packed and sealed now."""
+
+    name: ClassVar[str] = "seal.started"
+
+    kind: str
 
 
 @dataclass(frozen=True)
@@ -47,6 +148,21 @@ class WorkerPortChanged(Event):
 
     wanted_port: int
     port: int
+
+
+@dataclass(frozen=True)
+class PublishFailed(Event):
+    """A kind that is followed cannot be sealed or announced, because of `error`.
+
+    It is tried again when its roots change, or where the error is retryable at the next look.
+    `is_served`: what was sealed of the kind before is served on.
+    """
+
+    name: ClassVar[str] = "publish.failed"
+
+    kind: str
+    error: MxArtifactsError
+    is_served: bool
 
 
 @dataclass(frozen=True)
@@ -117,6 +233,16 @@ class TransferFinished(Event):
 
     total_bytes: int
     span_count: int
+
+
+@dataclass(frozen=True)
+class FollowFailed(Event):
+    """A look for something new of a kind failed by `error`; the next look tries again."""
+
+    name: ClassVar[str] = "follow.failed"
+
+    kind: str
+    error: MxArtifactsError
 
 
 # --- installing ----------------------------------------------------------------------------------

@@ -42,7 +42,7 @@ def installed_engines() -> list[BackendFramework]:
 
 
 def engine_here() -> BackendFramework:
-    """Return the engine that runs here as far as can be told: the only one installed, or UNKNOWN.
+    """Return the engine that runs here as far as is known: the only one installed, or UNKNOWN.
 
     For a caller that has no identity, whose `backend_framework` is found by the same rule.
     """

@@ -10,7 +10,7 @@ from mx_artifacts.runtime.clock import SYSTEM_CLOCK, Clock
 class RateLimit:
     """Lets `bytes_per_second` by, all that ask together; None: any number. Any thread.
 
-    Who asks is told how long to wait, in the order of asking. What nobody asked for in time is
+    `reserve` returns how long to wait, in the order of asking. What nobody asked for in time is
     lost, so that a pause allows no burst.
     """
 

@@ -12,6 +12,7 @@ import math
 import re
 from dataclasses import replace
 
+from mx_artifacts.core.foreign_text import shown
 from mx_artifacts.core.identity import SOURCE_ID_LENGTH, compute_mx_source_id
 from mx_artifacts.core.sources import PodIdentity, SourceStatus, WorkerRecord, status_at
 from mx_artifacts.metadata.base import RecordStore
@@ -123,7 +124,7 @@ class P2pService(p2p_pb2_grpc.P2pServiceServicer):
             )
         )
         if not known:
-            where = f"worker {request.worker_id!r} of source {request.mx_source_id!r}"
+            where = f"worker '{shown(request.worker_id)}' of source '{shown(request.mx_source_id)}'"
             return pb.UpdateStatusResponse(
                 success=False,
                 message=f"no record of {where}, rank {request.worker_rank}; publish again",
@@ -156,5 +157,8 @@ def _why_not_publishable(request: pb.PublishMetadataRequest) -> str:
     if not request.HasField("worker"):
         return "worker is missing"
     if not _WORKER_ID.fullmatch(request.worker_id):
-        return f"worker_id {request.worker_id!r} should be 1 to 128 letters, digits, '.', '_', '-'"
+        return (
+            f"worker_id '{shown(request.worker_id)}' should be 1 to 128 letters, digits, '.', "
+            "'_', '-'"
+        )
     return ""

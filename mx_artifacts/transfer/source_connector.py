@@ -10,6 +10,7 @@ import threading
 from typing import Generic
 
 from mx_artifacts.errors import MxArtifactsError, NoFreeSlotError, TransportError
+from mx_artifacts.runtime.node_limits import node_limit_of
 from mx_artifacts.transfer.base import E, ReadableSource
 from mx_artifacts.transfer.state import TransferState
 from mx_artifacts.transfer.timing import TransferTiming
@@ -72,7 +73,9 @@ class SourceConnector(Generic[E]):
             return error
         except Exception as error:  # gRPC raises ValueError for a channel that was closed meanwhile
             logger.debug("source %s cannot be opened", source, exc_info=True)
-            return TransportError(f"source {source} cannot be opened: {error!r}")
+            return node_limit_of(error) or TransportError(
+                f"source {source} cannot be opened: {error!r}"
+            )
         return None
 
     def _keep_asking(self, source: ReadableSource[E]) -> None:
@@ -117,4 +120,5 @@ class SourceConnector(Generic[E]):
 def _as_ours(source: object, error: Exception) -> MxArtifactsError:
     if isinstance(error, MxArtifactsError):
         return error
-    return TransportError(f"source {source} does not say what it has: {error!r}")
+    unclear = TransportError(f"source {source} does not say what it has: {error!r}")
+    return node_limit_of(error) or unclear

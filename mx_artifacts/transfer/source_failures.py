@@ -54,9 +54,9 @@ def _with_source(error: MxArtifactsError, endpoint: str, reached: str) -> MxArti
     where = "" if endpoint in str(error) else f"source {endpoint}: "
     if not (where or reached):
         return error
-    told = type(error)(f"{where}{error}{reached}", hint=error.hint())
+    explained = type(error)(f"{where}{error}{reached}", hint=error.hint())
     for name, value in vars(error).items():  # `is_silent` and the like
         if not name.startswith("_"):
-            setattr(told, name, value)
-    told.__cause__ = error
-    return told
+            setattr(explained, name, value)
+    explained.__cause__ = error
+    return explained

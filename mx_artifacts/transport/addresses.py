@@ -10,10 +10,36 @@ from mx_artifacts.transport.base import (
     MAX_ADDRESS,
     DeviceMemory,
     LocalMemory,
+    MemoryKind,
     Region,
     RemoteRange,
     TransportProperties,
 )
+
+
+class PlacedRegion:
+    """Where registered memory is, as `Region` has it; a transport adds how it is closed."""
+
+    def __init__(
+        self, addr: int, length: int, kind: MemoryKind = MemoryKind.DRAM, device_id: int = 0
+    ) -> None:
+        self._place = (addr, length, kind, device_id)
+
+    @property
+    def addr(self) -> int:
+        return self._place[0]
+
+    @property
+    def length(self) -> int:
+        return self._place[1]
+
+    @property
+    def kind(self) -> MemoryKind:
+        return self._place[2]
+
+    @property
+    def device_id(self) -> int:
+        return self._place[3]
 
 
 def address_of(memory: memoryview) -> int:

@@ -29,8 +29,6 @@ class TransportProperties:
     """Facts about a transport that callers may act upon."""
 
     name: str
-    crosses_processes: bool
-    """Whether a peer may live in another process."""
     memory_kinds: frozenset[MemoryKind] = frozenset({MemoryKind.DRAM})
     """What it can register and read."""
 
@@ -113,7 +111,7 @@ class PendingRead(Protocol):
     """A posted read. Until `done()` is true its local memory belongs to the transport."""
 
     def done(self) -> bool:
-        """Tell whether the memory may be used again: finished or failed for good."""
+        """Return whether the memory may be used again: finished or failed for good."""
         ...
 
     def wait(self, timeout_seconds: float) -> None:

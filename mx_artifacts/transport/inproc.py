@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from mx_artifacts.errors import PeerLostError, TransportError, TransportUnavailableError
-from mx_artifacts.transport.addresses import address_of, check_ranges, view_of_dram
+from mx_artifacts.transport.addresses import PlacedRegion, address_of, check_ranges, view_of_dram
 from mx_artifacts.transport.base import (
     LocalMemory,
     MemoryKind,
@@ -25,31 +25,19 @@ from mx_artifacts.transport.base import (
 )
 from mx_artifacts.transport.peers import PeerTable
 
-_PROPERTIES = TransportProperties(name="inproc", crosses_processes=False)
+_PROPERTIES = TransportProperties("inproc")
 _agents: dict[str, InprocTransport] = {}
 _agents_lock = threading.Lock()
 _incarnations = itertools.count(1)
 
 
-class InprocRegion:
+class InprocRegion(PlacedRegion):
     """Registered memory; holds a view of it until closed."""
 
-    kind = MemoryKind.DRAM
-    device_id = 0
-
     def __init__(self, owner: InprocTransport, view: memoryview) -> None:
-        self._addr = address_of(view)
+        super().__init__(address_of(view), view.nbytes)
         self.view = view
-        self._length = self.view.nbytes
         self._owner = owner
-
-    @property
-    def addr(self) -> int:
-        return self._addr
-
-    @property
-    def length(self) -> int:
-        return self._length
 
     def close(self) -> None:
         """Deregister; later reads of it fail as PeerLostError."""
@@ -58,7 +46,7 @@ class InprocRegion:
 
 
 @dataclass(frozen=True)
-class _Announced:
+class _InprocDescriptor:
     """What a peer's descriptors said: which life of the agent, and its (address, length)s."""
 
     incarnation: int
@@ -87,7 +75,7 @@ class InprocTransport:
         self._incarnation = next(_incarnations)
         self._lock = threading.RLock()
         self._regions: dict[tuple[int, int], InprocRegion] = {}
-        self._known: dict[str, _Announced] = {}
+        self._known: dict[str, _InprocDescriptor] = {}
         self._peers = PeerTable(self._load)
         self._closed = False
         with _agents_lock:
@@ -144,7 +132,7 @@ class InprocTransport:
             raise PeerLostError(f"agent {name!r} is gone from this process")
         known = self._known.get(name)
         if known is not None and known.incarnation == announced.incarnation:
-            announced = _Announced(known.incarnation, known.regions | announced.regions)
+            announced = _InprocDescriptor(known.incarnation, known.regions | announced.regions)
         self._known[name] = announced
         return name
 
@@ -218,12 +206,12 @@ def _running(name: str, incarnation: int) -> InprocTransport | None:
     return agent if agent is not None and agent._incarnation == incarnation else None
 
 
-def _parse(descriptor: bytes) -> tuple[str, _Announced]:
+def _parse(descriptor: bytes) -> tuple[str, _InprocDescriptor]:
     try:
         document = json.loads(descriptor)
         if document["transport"] != _PROPERTIES.name:
             raise ValueError(f"it is for the transport {document['transport']!r}")
         regions = frozenset((int(addr), int(length)) for addr, length in document["regions"])
-        return str(document["agent"]), _Announced(int(document["incarnation"]), regions)
+        return str(document["agent"]), _InprocDescriptor(int(document["incarnation"]), regions)
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise TransportError(f"the agent descriptor is damaged: {error}") from error

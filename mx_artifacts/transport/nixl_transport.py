@@ -20,7 +20,7 @@ from mx_artifacts.errors import (
     RegistrationError,
     TransportError,
 )
-from mx_artifacts.transport.addresses import address_of, check_kind, check_ranges
+from mx_artifacts.transport.addresses import PlacedRegion, address_of, check_kind, check_ranges
 from mx_artifacts.transport.base import (
     LocalMemory,
     MemoryKind,
@@ -44,9 +44,7 @@ FIRST_POLL_SECONDS = 0.0001
 LAST_POLL_SECONDS = 0.002
 """Polls of a read start dense, for small reads, and thin out; a 64 MiB chunk takes 5 ms or more."""
 
-_PROPERTIES = TransportProperties(
-    "nixl", crosses_processes=True, memory_kinds=frozenset(MemoryKind)
-)
+_PROPERTIES = TransportProperties("nixl", memory_kinds=frozenset(MemoryKind))
 
 
 _HINTS = {
@@ -55,36 +53,22 @@ _HINTS = {
 }
 
 
-class NixlRegion:
+class NixlRegion(PlacedRegion):
     """Registered memory of the host or of a GPU."""
 
     def __init__(
-        self, owner: NixlTransport, addr: int, length: int, device_id: int, kind: MemoryKind
+        self,
+        owner: NixlTransport,
+        addr: int,
+        length: int,
+        kind: MemoryKind = MemoryKind.DRAM,
+        device_id: int = 0,
     ) -> None:
-        self.owner = owner
-        self._addr = addr
-        self._length = length
-        self._device_id = device_id
-        self._kind = kind
-
-    @property
-    def addr(self) -> int:
-        return self._addr
-
-    @property
-    def length(self) -> int:
-        return self._length
-
-    @property
-    def kind(self) -> MemoryKind:
-        return self._kind
-
-    @property
-    def device_id(self) -> int:
-        return self._device_id
+        super().__init__(addr, length, kind, device_id)
+        self._owner = owner
 
     def close(self) -> None:
-        self.owner.deregister(self)
+        self._owner.deregister(self)
 
 
 class NixlRead:
@@ -155,10 +139,10 @@ class NixlTransport:
 
     def register(self, memory: LocalMemory) -> Region:
         if isinstance(memory, memoryview):
-            region = NixlRegion(self, address_of(memory), memory.nbytes, 0, MemoryKind.DRAM)
+            region = NixlRegion(self, address_of(memory), memory.nbytes)
         else:
             check_kind(memory, _PROPERTIES)
-            region = NixlRegion(self, memory.addr, memory.length, memory.device_id, memory.kind)
+            region = NixlRegion(self, memory.addr, memory.length, memory.kind, memory.device_id)
         at = (region.addr, region.length, region.device_id, "")
         descriptors = self._ranges(self._nixl.nixlRegDList, region.kind, [at])
         with self._lock:
@@ -272,7 +256,7 @@ class NixlTransport:
         return read
 
     def poll(self, read: NixlRead) -> bool:
-        """Move `read` on; tell whether it has ended."""
+        """Move `read` on; return whether it has ended."""
         with self._lock:
             if read not in self._running:
                 return True

@@ -7,6 +7,9 @@ from collections.abc import Sequence
 import grpc
 
 from mx_artifacts.core.chunks import MIB
+from mx_artifacts.core.foreign_text import shown
+from mx_artifacts.errors import ConfigurationError
+from mx_artifacts.parsing import parse_address
 
 MAX_MESSAGE_BYTES = 100 * MIB
 """Bound of one message, as deployed clients have it; a weights record may list many tensors."""
@@ -31,6 +34,17 @@ def open_channel(address: str, options: Sequence[tuple[str, int]] = ()) -> grpc.
     """Return a channel to host:port that connects on first use; the caller closes it.
 
     `options` win over those that all channels have.
+
+    Raises:
+        ConfigurationError: `address` is not host:port. gRPC takes much else for an address (a Unix
+            socket, a resolver of its own), which a peer's endpoint must not choose.
     """
+    try:
+        parse_address(address)
+    except ValueError as error:
+        raise ConfigurationError(
+            f"'{shown(address)}' is no address: it should be {error}"
+        ) from None
     merged = dict(_CLIENT_OPTIONS) | dict(options)
-    return grpc.insecure_channel(address, options=tuple(merged.items()))
+    # With its scheme, since a host may be called "unix" or "xds".
+    return grpc.insecure_channel(f"dns:///{address}", options=tuple(merged.items()))

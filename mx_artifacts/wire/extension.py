@@ -19,6 +19,10 @@ _COUNTED_MEMBERS = 128
 """So many more may be in a page: at most half a megabyte of paths."""
 
 
+MAX_AVAILABLE_RANGES = 1 << 16
+"""Maximum number of ranges that a seed can have, as no two touch: of 256 GiB every other span."""
+
+
 def artifact_to_wire(artifact: ArtifactRef) -> pb.Artifact:
     return pb.Artifact(mx_source_id=artifact.mx_source_id, artifact_id=artifact.artifact_id)
 
@@ -97,10 +101,18 @@ def availability_to_wire(ranges: Mapping[int, Ranges] | None) -> pb.Availability
 
 
 def availability_from_wire(message: pb.Availability) -> Mapping[int, Ranges] | None:
-    """Return what a source has, by file index; None: everything."""
+    """Return what a source has, by file index; None: everything.
+
+    Raises:
+        ManifestInvalidError: there are more than MAX_AVAILABLE_RANGES.
+    """
     if message.complete:
         return None
-    ranges: dict[int, Ranges] = {}
+    if len(message.ranges) > MAX_AVAILABLE_RANGES:
+        raise ManifestInvalidError(
+            f"{len(message.ranges)} ranges are said to be there, more than {MAX_AVAILABLE_RANGES}"
+        )
+    pairs: dict[int, list[tuple[int, int]]] = {}
     for each in message.ranges:
-        ranges.setdefault(each.file_index, Ranges()).add(each.offset, each.offset + each.length)
-    return ranges
+        pairs.setdefault(each.file_index, []).append((each.offset, each.offset + each.length))
+    return {file_index: Ranges(of_file) for file_index, of_file in pairs.items()}

@@ -49,7 +49,7 @@ def bind(
 
 
 def is_in_use(error: ConfigurationError) -> bool:
-    """Tell whether an error of `bind` says that the port is taken."""
+    """Return whether an error of `bind` says that the port is taken."""
     cause = error.__cause__
     # gRPC's own error, a RuntimeError, means that the port was taken after it had been free.
     return not isinstance(cause, OSError) or cause.errno == errno.EADDRINUSE

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import grpc
 
+from mx_artifacts.core.foreign_text import shown
 from mx_artifacts.errors import (
     ArtifactIdMismatchError,
     BackendUnavailableError,
@@ -23,7 +24,11 @@ from mx_artifacts.errors import (
     UnknownLeaseError,
 )
 
-# First match wins, so subclasses stand before their bases. Only "no free slot" is
+MAX_DETAILS_CHARACTERS = 600
+"""Maximum length of what a peer says of a failed call [characters]: our own servers' messages name
+a cause and the next step, and are shorter."""
+
+# First match wins, so subclasses come before their bases. Only "no free slot" is
 # RESOURCE_EXHAUSTED: a target must be able to tell "busy" from "broken" (docs/adr/0009).
 _TO_CODE: tuple[tuple[type[MxArtifactsError], grpc.StatusCode], ...] = (
     (NoFreeSlotError, grpc.StatusCode.RESOURCE_EXHAUSTED),
@@ -52,8 +57,13 @@ def code_of(error: MxArtifactsError) -> grpc.StatusCode:
 
 def _describe(error: grpc.RpcError) -> tuple[grpc.StatusCode, str]:
     code = error.code() if hasattr(error, "code") else grpc.StatusCode.UNKNOWN
-    details = error.details() if hasattr(error, "details") else str(error)
-    return code, details or code.name
+    return code, details_of(error) or code.name
+
+
+def details_of(error: grpc.RpcError) -> str:
+    """Return what a peer says of a call that failed, fit for a message."""
+    details = (error.details() if hasattr(error, "details") else str(error)) or ""
+    return shown(details, MAX_DETAILS_CHARACTERS)
 
 
 def _is_a_stranger(code: grpc.StatusCode, details: str) -> bool:

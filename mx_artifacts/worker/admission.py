@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 import grpc
 
 from mx_artifacts.errors import NoFreeSlotError
-from mx_artifacts.runtime.clock import SYSTEM_CLOCK
+from mx_artifacts.runtime.clock import SYSTEM_CLOCK, Clock
 from mx_artifacts.runtime.rate_limit import RateLimit
 
 MAX_PREPARES = 64
-"""Prepares that wait or fill a slot at once; more are told at once that the source is busy."""
+"""Prepares that wait or fill a slot at once; more are refused at once: the source is busy."""
 SLOT_WAIT_SECONDS = 5.0
 """How long a prepare of an attached target waits its turn for a slot."""
 PLAIN_SLOT_WAIT_SECONDS = 1.0
@@ -32,27 +31,29 @@ def slot_wait(session_id: str, context: grpc.ServicerContext) -> float:
 class Turn:
     """The patience of one prepare."""
 
-    def __init__(self, rate: RateLimit, patience_seconds: float) -> None:
+    def __init__(self, rate: RateLimit, patience_seconds: float, clock: Clock) -> None:
         self._rate = rate
-        self._ends_at = SYSTEM_CLOCK.monotonic() + patience_seconds
+        self._clock = clock
+        self._ends_at = clock.monotonic() + patience_seconds
 
     def remaining(self) -> float:
         """Return the seconds that are left."""
-        return max(0.0, self._ends_at - SYSTEM_CLOCK.monotonic())
+        return max(0.0, self._ends_at - self._clock.monotonic())
 
     def admit(self, length_bytes: int) -> None:
         """Wait until so many bytes may be given away; NoFreeSlotError where that is too long."""
         wait_seconds = self._rate.reserve(length_bytes, self.remaining())
         if wait_seconds is None:
             raise NoFreeSlotError("the source gives away no more bytes a second (--max-rate)")
-        time.sleep(wait_seconds)
+        self._clock.sleep(wait_seconds)
 
 
 class AdmissionControl:
     """All prepares of a worker. Any thread."""
 
-    def __init__(self, rate: RateLimit) -> None:
+    def __init__(self, rate: RateLimit, clock: Clock = SYSTEM_CLOCK) -> None:
         self._rate = rate
+        self._clock = clock
         self._places = threading.Semaphore(MAX_PREPARES)
 
     @contextmanager
@@ -61,6 +62,6 @@ class AdmissionControl:
         if not self._places.acquire(blocking=False):
             raise NoFreeSlotError(f"{MAX_PREPARES} targets wait for a slot already")
         try:
-            yield Turn(self._rate, patience_seconds)
+            yield Turn(self._rate, patience_seconds, self._clock)
         finally:
             self._places.release()

@@ -54,7 +54,7 @@ class Blocks:
         self._pool: BufferPool | None = None
         self._descriptors: Mapping[str, bytes] = {}
         self._closed = False
-        self._kept = _Kept(KEPT_BYTES)
+        self._kept = _KeptFrame(KEPT_BYTES)
 
     def warm_up(self) -> None:
         """Make the slots now, if they can be had: the first block shall not seem slow for it."""
@@ -118,7 +118,7 @@ def _smaller(data: memoryview) -> bytes:
     return frame if len(frame) <= WORTH_IT * len(data) else b""
 
 
-class _Kept:
+class _KeptFrame:
     """Frames that were made lately, `limit_bytes` at most. Any thread.
 
     Who asks for one that is being made waits for it.

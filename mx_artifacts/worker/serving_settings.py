@@ -47,7 +47,7 @@ class ServingSettings(EnvironmentSettings):
         compression: "auto", "zstd" or "none", of what is fetched; blocks are compressed for
             targets that ask for it, unless it is "none".
         topology: labels of where this node is, for targets that choose by them.
-        host: what targets are told to connect to; "": this node's address towards the central
+        host: what targets connect to; "": this node's address towards the central
             server.
         listen: the address to listen on; "": `host` where that is this machine's, else this node's
             address towards the central server. 0.0.0.0 (all) must be stated.

@@ -33,9 +33,8 @@ def choose_transport(stated: Iterable[str], offered: Sequence[str]) -> str:
     if names:
         raise TransportNotAllowedError(f"this source is read by {', '.join(offered)} only")
     raise TransportNotAllowedError(
-        "this source is read by the stream transport of mx-artifacts only. NIXL, which this target "
-        "needs, would let anyone who reaches its ports read and write the source's memory: where "
-        "everybody in the network may be trusted, start the source with MX_TRANSPORT=nixl"
+        "this source has no NIXL, by which anyone in the network could write its memory. Where all "
+        "are trusted, start it with MX_TRANSPORT=nixl; else run mx-artifacts' own target"
     )
 
 

@@ -53,7 +53,7 @@ def translated(context: grpc.ServicerContext) -> Iterator[None]:
 
 
 def release_unheard(leases: Leases, lease_id: str, context: grpc.ServicerContext) -> None:
-    """Free a lease of which nobody will hear, since the caller is gone, or is about to give up.
+    """Free a lease whose answer nobody will read, since the caller is gone, or is about to give up.
 
     Its session goes on, so nothing else would free it before that ends.
     """

@@ -25,11 +25,11 @@ from mx_artifacts.observability.events import Event, EventSink, ignore_events
 from mx_artifacts.transfer.timing import DEFAULT_TIMING, TransferTiming
 from mx_artifacts.transport.faults import Corrupt, Delay, Fault, FaultyTransport, LosePeer, Stall
 from mx_artifacts.worker.extension_service import SourceService
-from mx_artifacts.worker.worker_server import WorkerServer
 from mx_artifacts.worker.worker_service import WorkerService
 from tests.support.artifacts import (
     CHUNK_SIZE,
     SOURCE_ID,
+    ArtifactServer,
     SealedArtifact,
     make_artifact,
     new_agent,
@@ -40,6 +40,9 @@ from tests.support.received import TransferResult, fetch
 CHUNKS = 6
 CALL_SECONDS = 0.5
 """Of one call, in tests of what happens after it."""
+_ADD_SERVICE = (
+    "mx_artifacts.worker.artifact_service.source_pb2_grpc.add_SourceServiceServicer_to_server"
+)
 
 
 @pytest.fixture
@@ -57,7 +60,7 @@ class Target:
 
     def fetch(
         self,
-        server: WorkerServer,
+        server: ArtifactServer,
         artifact: SealedArtifact,
         *,
         timeout_seconds: float = 60,
@@ -109,7 +112,7 @@ def test_a_chunk_that_is_always_damaged_fails_with_nothing_left(
     with serving(artifact, slots=2) as server:
         with pytest.raises(ChunkChecksumError, match=server.endpoint):
             target.fetch(server, artifact)
-        assert len(server._leases) == 0
+        assert len(server.artifacts.leases) == 0
     assert target.has_failed()
 
 
@@ -132,7 +135,7 @@ def test_a_read_that_stalls_ends_with_the_deadline_and_its_memory_is_kept(
     with serving(artifact, slots=2) as server:
         with pytest.raises(ReadTimeoutError, match=f"{server.endpoint}.*of {CHUNKS} parts"):
             target.fetch(server, artifact, timeout_seconds=1)
-        assert len(server._leases) == 0
+        assert len(server.artifacts.leases) == 0
     assert target.has_failed()
     assert len(inner._regions) == 1  # type: ignore[attr-defined]  # quarantined: may still land
 
@@ -214,7 +217,7 @@ def test_a_source_that_serves_it_no_longer_is_as_good_as_gone(
 
     def withdraw(event: Event) -> None:
         if event.name == "transfer.span":
-            server.remove_artifact(SOURCE_ID, artifact.artifact_id)
+            server.artifacts.remove_artifact(SOURCE_ID, artifact.artifact_id)
 
     with (
         serving(artifact, slots=1) as server,
@@ -256,7 +259,7 @@ def test_a_source_that_is_late_with_some_answers_is_busy_not_lost(
     monkeypatch.setattr(service, call, answer_late)
     with serving(artifact, slots=2) as server:
         target.fetch(server, artifact, timing=TransferTiming(call=CALL_SECONDS))
-        assert len(server._leases) == 0
+        assert len(server.artifacts.leases) == 0
     assert target.has(artifact)
     assert next(late, None) is None
 
@@ -291,7 +294,7 @@ def test_a_source_without_sessions_is_served_by_the_plain_protocol(
     artifact: SealedArtifact, target: Target, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As the reference's sources are."""
-    name = "mx_artifacts.worker.worker_server.source_pb2_grpc.add_SourceServiceServicer_to_server"
+    name = _ADD_SERVICE
     monkeypatch.setattr(name, lambda _service, _server: None)
     with serving(artifact, slots=2) as server:
         target.fetch(server, artifact)
@@ -302,7 +305,7 @@ def test_a_plain_source_that_dies_during_a_stalled_read_is_noticed(
     artifact: SealedArtifact, target: Target, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
-        "mx_artifacts.worker.worker_server.source_pb2_grpc.add_SourceServiceServicer_to_server",
+        _ADD_SERVICE,
         lambda _service, _server: None,
     )
     target.spoil({1: Stall()})
@@ -315,7 +318,7 @@ def test_a_plain_source_that_dies_during_a_stalled_read_is_noticed(
             max_inflight_chunks=1,
             timing=TransferTiming(stalled_read=0.25),
         )
-        while len(server._leases) == 0:
+        while len(server.artifacts.leases) == 0:
             assert not fetching.done()
             time.sleep(0.01)
         server.stop(0)

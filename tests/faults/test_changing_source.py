@@ -114,7 +114,7 @@ def test_a_large_entry_that_changes_takes_no_plain_memory(
 ) -> None:
     """Where it has its size again it is read to where it lay; else to memory of the same sort."""
     monkeypatch.setattr("mx_artifacts.bundle.placement._PLAIN_BYTES", 1 << 16)
-    monkeypatch.setattr("mx_artifacts.bundle.read_entry._BLOCK_BYTES", 1 << 16)
+    monkeypatch.setattr("mx_artifacts.bundle.read_entry._READ_BYTES", 1 << 16)
     old, new = (random.Random(n).randbytes(1 << 20) for n in range(2))
     root = write_tree(tmp_path / "root", {"a": {"x": b"a"}, "k": {"x": old}, "z": {"x": b"z"}})
     allocated: list[FileBuffer] = []

@@ -95,7 +95,7 @@ def test_a_cache_that_comes_later_and_goes_and_comes(cluster: Cluster, tmp_path:
         first = source.expect("published")
         assert the_source(cluster) == ("ready", first["artifact_id"])
         shutil.rmtree(cache)
-        failed = source.expect("publish_failed")
+        failed = source.expect("publish.failed")
         assert failed["error"]["type"] == "NothingToPublishError"
         assert the_source(cluster) == ("ready", first["artifact_id"])
         time.sleep(0.6)  # a few looks more

@@ -1,4 +1,4 @@
-"""Links that stand in a target's root already."""
+"""Links that are in a target's root already."""
 
 from __future__ import annotations
 

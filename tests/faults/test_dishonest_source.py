@@ -52,13 +52,13 @@ def fetch_from_liar(
         return response
 
     setattr(Liar, method, answer)
-    monkeypatch.setattr("mx_artifacts.worker.worker_server.WorkerService", Liar)
+    monkeypatch.setattr("mx_artifacts.worker.artifact_service.WorkerService", Liar)
     artifact = make_artifact({"artifact.tar": 3 * CHUNK_SIZE}, chunk_size)
     received = TransferResult()
     with serving(artifact, slots=2) as server:
         with pytest.raises(IntegrityError) as caught:
             fetch(server.endpoint, artifact.artifact_id, agent, received, max_inflight_chunks=2)
-        assert len(server._leases) == 0
+        assert len(server.artifacts.leases) == 0
     assert not received.finished
     return caught.value, len(prepared)
 

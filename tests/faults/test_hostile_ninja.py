@@ -1,4 +1,4 @@
-"""What ninja's files say, in a fetched cache or one that stands, does nothing to who looks at it.
+"""What ninja's files say, in a fetched cache or an existing one, does nothing to who looks at it.
 
 In processes of their own: in little memory, with a ninja on PATH that tells what it was asked.
 """
@@ -70,12 +70,12 @@ def test_build_files_of_others(tmp_path: Path, asked: Path) -> None:
     outside, staged, root = tmp_path / "outside", tmp_path / "staged", tmp_path / "root"
     make_modules(staged, outside)
     make_modules(root, tmp_path / "same")
-    before, standing = of_outside(outside), (of_outside(tmp_path / "same"), picture(root))
+    before, existing = of_outside(outside), (of_outside(tmp_path / "same"), picture(root))
 
     result = judged(staged, root)
 
     assert of_outside(outside) == before
-    assert (of_outside(tmp_path / "same"), picture(root)) == standing
+    assert (of_outside(tmp_path / "same"), picture(root)) == existing
     beside = ["bin", "outside", "outside.fifo", "root", "same", "same.fifo", "staged"]
     assert sorted({*os.listdir(tmp_path)} - {"asked"}) == beside
     assert places_asked(asked) == set()

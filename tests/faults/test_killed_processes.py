@@ -48,7 +48,7 @@ def test_a_killed_target_frees_its_slot_at_once(tmp_path: Path, agent: Transport
         other = threads.submit(
             fetch, server.endpoint, artifact.artifact_id, agent, timeout_seconds=120
         )
-        assert len(server._leases) == 1
+        assert len(server.artifacts.leases) == 1
         target.kill()
         received = other.result()
     assert received.content == artifact.content

@@ -104,7 +104,7 @@ def test_memory_that_was_used_anew_is_not_the_sources_fault(
 ) -> None:
     """The lease of a target that was stopped ran out, so what it reads may be anything."""
     source, _ = fleet.publish(cache)
-    counting, leases = Counting(), source.start().server._leases
+    counting, leases = Counting(), source.start().artifacts.leases
 
     def expire() -> None:
         for entry in list(leases._entries.values()):
@@ -295,7 +295,7 @@ def test_where_as_many_stall_as_are_read_from_others_are_tried(
 def test_more_targets_than_sessions(
     fleet: Fleet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("mx_artifacts.worker.worker_server.MAX_SESSIONS", 2)
+    monkeypatch.setattr("mx_artifacts.worker.artifact_service.MAX_SESSIONS", 2)
     cache = fill_cache(tmp_path / "warm")
     fleet.publish(cache)
     fetchers = [

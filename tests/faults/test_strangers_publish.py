@@ -49,7 +49,7 @@ def _root(tmp_path: Path) -> Path:
 def _at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Take young files, too; and files of a megabyte for large ones."""
     monkeypatch.setattr("mx_artifacts.bundle.pack.MIN_AGE_SECONDS", 0.0)
-    monkeypatch.setattr("mx_artifacts.bundle.read_entry._BLOCK_BYTES", 1 << 20)
+    monkeypatch.setattr("mx_artifacts.bundle.read_entry._READ_BYTES", 1 << 20)
 
 
 def packed(root: Path, tmp_path: Path) -> PackReport:

@@ -64,7 +64,7 @@ def pack_often(root: Path, times: int, written: int = 0) -> list[set[int]]:
 
 
 def newest(root: Path) -> int:
-    """Return the newest generation that stands whole; writing a group file is its last step."""
+    """Return the newest generation that is whole; writing a group file is its last step."""
     found = []
     for number in range(BUSY):
         with suppress(OSError, ValueError):  # it is being written

@@ -12,8 +12,7 @@ from pathlib import Path
 import pytest
 
 from mx_artifacts.worker.serving_settings import ServingSettings
-from mx_artifacts.worker.worker_server import WorkerServer
-from tests.support.artifacts import SOURCE_ID
+from tests.support.artifacts import SOURCE_ID, ArtifactServer
 from tests.support.child import Child
 from tests.support.fetchers_process import fetchers_process, known_artifacts
 from tests.support.transfer_process import new_network_agent
@@ -24,8 +23,8 @@ KILL_WITHIN_SECONDS = 0.5
 FREED_WITHIN_SECONDS = 20.0
 
 
-def sessions_of(server: WorkerServer) -> int:
-    return len(server._service._sessions._open)
+def sessions_of(server: ArtifactServer) -> int:
+    return len(server.artifacts._sessions._open)
 
 
 def kill_some(targets: list[Child], rng: random.Random) -> list[threading.Timer]:
@@ -44,11 +43,11 @@ def test_two_hundred_targets_of_which_half_are_killed(tmp_path: Path, slots: int
     rng = random.Random(slots)
     artifacts = known_artifacts()
     with closing(new_network_agent("source")) as agent, ExitStack() as stack:
-        server = WorkerServer(agent, ServingSettings(host="127.0.0.1", port=0, stream_port=0))
+        server = ArtifactServer(agent, ServingSettings(host="127.0.0.1", port=0, stream_port=0))
         stack.callback(server.stop, 0.0)
         for artifact in artifacts:
             bundles = artifact.bundles(tmp_path if slots else None)
-            server.add_artifact(
+            server.artifacts.add_artifact(
                 SOURCE_ID, artifact.artifact_id, artifact.manifest, bundles, slots=slots or 1
             )
         server.start()
@@ -67,9 +66,9 @@ def test_two_hundred_targets_of_which_half_are_killed(tmp_path: Path, slots: int
         assert ends.count(str(THREADS)) >= PROCESSES // 2, ends
         assert set(ends) <= {str(THREADS), None}
         deadline = time.monotonic() + FREED_WITHIN_SECONDS
-        while (len(server._leases) or sessions_of(server)) and time.monotonic() < deadline:
+        while (len(server.artifacts.leases) or sessions_of(server)) and time.monotonic() < deadline:
             time.sleep(0.05)
-        assert (len(server._leases), sessions_of(server)) == (0, 0)
+        assert (len(server.artifacts.leases), sessions_of(server)) == (0, 0)
         for target in targets:
             target.kill()
         # Listeners stay; connections and channels of 200 must be gone.

@@ -103,7 +103,7 @@ def test_the_main_job(
     code, out, err = fetch(tmp_path, env, *root, "--dry-run")
     assert json.loads(out)["planned"][0]["already_installed"] is True
     code, out, err = fetch(tmp_path, env, *root, "--replace")
-    assert json.loads(out)["installed"][0]["total_bytes"] == 0  # not even what stands as it came
+    assert json.loads(out)["installed"][0]["total_bytes"] == 0  # not even what is as it was fetched
     (cold / KEY / "k.cubin").write_bytes(b"changed")
     code, out, err = fetch(tmp_path, env, *root, "--replace")
     assert 0 < json.loads(out)["installed"][0]["total_bytes"] < published["total_bytes"]

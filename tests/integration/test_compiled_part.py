@@ -51,7 +51,7 @@ def test_an_artifact_arrives_as_it_was(
         assert (again.total_bytes, again.report.unchanged) == (0, True)
         (cold / "program").unlink()
         replaced = fleet.fetch(fleet.fetcher(), cold)
-        assert 0 < replaced.total_bytes < 10_000  # what stands has been looked at
+        assert 0 < replaced.total_bytes < 10_000  # existing files were looked at
         assert picture(cold) == picture(cache)
 
 

@@ -86,7 +86,7 @@ def test_what_shrinks_comes_compressed(
     carried, total = _fetch(fleet, tmp_path, cache, compression=mode)
     assert carried == total if mode == "none" else carried < 0.3 * total
     assert (
-        len(source.start().server._leases) <= 1
+        len(source.start().artifacts.leases) <= 1
     )  # that of the session, which may not have ended yet
 
 
@@ -311,7 +311,7 @@ def test_a_source_that_claims_nonsense_is_left_behind(
                 setattr(answer, name, value)
             return answer
 
-    monkeypatch.setattr("mx_artifacts.worker.worker_server.SourceService", Liar)
+    monkeypatch.setattr("mx_artifacts.worker.artifact_service.SourceService", Liar)
     fleet.publish(cache)
     error = _failure(fleet, tmp_path)
     assert isinstance(error, ManifestInvalidError)

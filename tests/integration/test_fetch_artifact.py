@@ -118,7 +118,7 @@ def test_what_the_source_does_not_have_is_not_found(tmp_path: Path, agent: Trans
     with serving(artifact) as server:
         with pytest.raises(RecordNotFoundError, match=server.endpoint):
             fetch(server.endpoint, "0" * 64, agent)
-        server.remove_artifact(SOURCE_ID, artifact.artifact_id)
+        server.artifacts.remove_artifact(SOURCE_ID, artifact.artifact_id)
         with pytest.raises(RecordNotFoundError):
             fetch(server.endpoint, artifact.artifact_id, agent)
 
@@ -155,7 +155,7 @@ def test_what_the_receiver_refuses_ends_the_transfer(agent: Transport, after_chu
     with serving(artifact, slots=2) as server:
         with pytest.raises(InstallError, match="no place"):
             fetch(server.endpoint, artifact.artifact_id, agent, receiver)
-        assert len(server._leases) == 0
+        assert len(server.artifacts.leases) == 0
     assert not receiver.finished
 
 
@@ -247,7 +247,9 @@ def test_only_wanted_files_are_transferred(agent: Transport) -> None:
 def test_only_an_artifact_that_is_its_manifest_is_served(tmp_path: Path) -> None:
     artifact = make_artifact({"artifact.tar": 1})
     with serving(artifact) as server, pytest.raises(ArtifactIdMismatchError):
-        server.add_artifact(SOURCE_ID, "0" * 64, artifact.manifest, artifact.bundles(), slots=1)
+        server.artifacts.add_artifact(
+            SOURCE_ID, "0" * 64, artifact.manifest, artifact.bundles(), slots=1
+        )
 
 
 class Ordered(TransferResult):

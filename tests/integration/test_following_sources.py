@@ -5,18 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
-from typing import cast
 
 import pytest
 
-from mx_artifact_cli.fetch.follow import FetchFollower
-from mx_artifact_cli.output import Output
-from mx_artifact_cli.selection import SelectedKind
-from mx_artifact_cli.signals import StopRequest
-from mx_artifacts.artifacts.target.suitability import ANY_SOURCE
 from mx_artifacts.bundle import pack
 from mx_artifacts.identity.identify import ProbedIdentity
+from mx_artifacts.observability.catalogue import FollowFailed
+from mx_artifacts.observability.events import Event
 from mx_artifacts.server.app import ServerConfig
+from mx_artifacts.workflows.fetch_kinds import FetchKindsRequest
+from mx_artifacts.workflows.follow_settings import FollowSettings
+from mx_artifacts.workflows.follow_sources import SourcesFollower
+from mx_artifacts.workflows.kind_outcomes import KindOutcomes
+from mx_artifacts.workflows.selected_kind import SelectedKind
 from tests.support.central import running_central
 from tests.support.triton_node import IDENTITY, TRITON, Client, Node, cubins
 
@@ -29,7 +30,7 @@ class Looks:
     def __init__(self, count: int) -> None:
         self._left = count
 
-    def wait(self, timeout_seconds: float) -> bool:
+    def wait(self, timeout_seconds: float | None = None) -> bool:
         self._left -= 1
         return self._left < 0
 
@@ -38,16 +39,27 @@ class Looks:
 
 
 class Target:
-    def __init__(self, node: Node, root: Path, output: Output, stack: ExitStack) -> None:
-        fetcher = stack.enter_context(node.fetcher())
-        self._follower = FetchFollower(output, fetcher, replace=False)
-        self._followed = self._follower.add(SelectedKind(TRITON, {"": root}), PROBED, ANY_SOURCE)
-        self.root = root
+    """Follows sources of Triton, and notes what was installed and which looks failed."""
 
-    def look(self, count: int = 3) -> set[str]:
-        """Look so many times; return the ids of what was installed until then."""
-        self._follower.run(cast(StopRequest, Looks(count)), 0.0)
-        return set(self._followed.installed_ids)
+    def __init__(self, node: Node, root: Path, stack: ExitStack) -> None:
+        request = FetchKindsRequest((SelectedKind(TRITON, {"": root}),), lambda _: PROBED)
+        self.root = root
+        self.installed: list[str] = []
+        self.failures: list[Event] = []
+        self._follower = SourcesFollower(
+            stack.enter_context(node.fetcher()),
+            request,
+            KindOutcomes(),
+            FollowSettings(interval_seconds=0.0),
+            on_fetched=lambda each: self.installed.append(each.result.source.artifact_id),
+            events=self.failures.append,
+        )
+
+    def look(self, count: int = 3) -> list[str]:
+        """Look so many times; return the ids of what was installed meanwhile."""
+        before = len(self.installed)
+        self._follower.run(Looks(count))
+        return self.installed[before:]
 
 
 @pytest.fixture(name="nodes")
@@ -63,43 +75,40 @@ def _nodes(
 
 
 def test_publishers_of_different_artifacts_do_not_take_turns(
-    nodes: tuple[Node, Node, ExitStack], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    nodes: tuple[Node, Node, ExitStack], tmp_path: Path
 ) -> None:
     a, b, stack = nodes
     b.write_groups(2)
     publisher = a.publisher()
     of_a, of_b = a.publish(publisher), b.publish(b.publisher())
-    target = Target(a, tmp_path / "cold", Output(), stack)
-    assert target.look(6) == {of_a.artifact_id, of_b.artifact_id}
-    told = capsys.readouterr()
-    assert told.out.count("triton: ") == 2
+    target = Target(a, tmp_path / "cold", stack)
+    assert sorted(target.look(6)) == sorted([of_a.artifact_id, of_b.artifact_id])
     a.write_groups(3)
     again = publisher.republish(of_a)
-    assert target.look() == {of_a.artifact_id, of_b.artifact_id, again.artifact_id}
-    assert capsys.readouterr().out.count("triton: installed") == 1
+    assert target.look() == [again.artifact_id]
     assert cubins(target.root) == {**cubins(a.root), **cubins(b.root)}
-    assert target.look() == {of_a.artifact_id, of_b.artifact_id, again.artifact_id}
-    assert capsys.readouterr() == ("", "")
+    assert target.look() == []
+    assert target.failures == []
 
 
 def test_a_look_that_fails_is_told_once_and_the_next_goes_on(
-    nodes: tuple[Node, Node, ExitStack], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    nodes: tuple[Node, Node, ExitStack], tmp_path: Path
 ) -> None:
     node, _, stack = nodes
     published = node.publish(node.publisher())
     (tmp_path / "cold").write_text("in the way")
-    target = Target(node, tmp_path / "cold", Output(), stack)
-    assert target.look() == set()
-    assert capsys.readouterr().err.count("a look for something new failed") == 1
+    target = Target(node, tmp_path / "cold", stack)
+    assert target.look() == []
+    (failure,) = target.failures
+    assert isinstance(failure, FollowFailed)
+    assert failure.kind == "triton"
     (tmp_path / "cold").unlink()
-    assert target.look() == {published.artifact_id}
-    assert capsys.readouterr().err == ""
+    assert target.look() == [published.artifact_id]
+    assert target.failures == [failure]
 
 
-def test_no_source_is_no_failure(
-    nodes: tuple[Node, Node, ExitStack], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_no_source_is_no_failure(nodes: tuple[Node, Node, ExitStack], tmp_path: Path) -> None:
     node, _, stack = nodes
-    target = Target(node, tmp_path / "cold", Output(), stack)
-    assert target.look() == set()
-    assert capsys.readouterr() == ("", "")
+    target = Target(node, tmp_path / "cold", stack)
+    assert target.look() == []
+    assert target.failures == []

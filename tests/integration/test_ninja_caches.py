@@ -19,7 +19,7 @@ import pytest
 from mx_artifacts.bundle.rules import no_fault
 from mx_artifacts.install.base import ArtifactOrigin, RootInstall, RootReport
 from mx_artifacts.kinds.base import EntryVerdict
-from mx_artifacts.kinds.existing_entries import standing_judge
+from mx_artifacts.kinds.existing_entries import existing_entry_judge
 from mx_artifacts.kinds.ninja import existing_modules, relocate
 from mx_artifacts.kinds.registry import get_kind
 from mx_artifacts.node.environment import environment
@@ -104,7 +104,7 @@ def move(
                     FLASHINFER.pack.entry_of,
                     FLASHINFER.fixups,
                     FLASHINFER.pack.keep_mtimes,
-                    standing_judge(FLASHINFER),
+                    existing_entry_judge(FLASHINFER),
                 ),
                 bundle,
             )
@@ -129,7 +129,7 @@ def age(path: Path, by_ns: int) -> None:
     os.utime(path, ns=(moment, moment))
 
 
-# --- current wherever it stands ------------------------------------------------------------------
+# --- current wherever it is ------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("place", ["source", "elsewhere", "a/deeper/root"])
@@ -205,7 +205,7 @@ def test_another_source_in_the_target(root: Path) -> None:
         (target / SOURCE).write_text("int norm(void) { return 4; }\n")
 
     reason = dropped_reason(move(root, target, between=write_other))
-    assert "stands there already and differs" in reason
+    assert "is there already and differs" in reason
 
 
 @pytest.mark.parametrize(
@@ -251,7 +251,7 @@ def test_outputs_outside_the_module(root: Path) -> None:
     assert victim.stat().st_mtime_ns == before
 
 
-# --- what stood there before ----------------------------------------------------------------------
+# --- what was there before ----------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("original", ["gone", "there"])
@@ -308,10 +308,10 @@ def test_a_module_of_other_commands_is_in_doubt(root: Path) -> None:
 
 
 def test_judging_without_ninja(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    judge = standing_judge(FLASHINFER)
+    judge = existing_entry_judge(FLASHINFER)
     assert judge(root, MODULE, None) == EntryVerdict()
     monkeypatch.setattr(existing_modules, "find_ninja", lambda: None)
-    assert "no ninja on PATH" in judge(root, MODULE, None).doubt
+    assert "no ninja on PATH" in judge(root, MODULE, None).unverified_reason
 
 
 # --- where ninja cannot be asked -----------------------------------------------------------------

@@ -62,7 +62,7 @@ def test_a_non_ascii_model_is_published_under_the_servers_id(
     fleet.fetch(fleet.fetcher(), tmp_path / "again", IDENTITY)
     assert contents(tmp_path / "again") == contents(cache)
     # Nothing of the artifact before is served under either id.
-    served = publisher.start().server._catalogue.all()
+    served = publisher.start().artifacts._catalogue.all()
     assert [each.artifact_id for each in served] == [again.artifact_id]
     publisher.close()
     assert [record.worker.status for record in server.records.values()] == [3]  # STALE

@@ -15,8 +15,8 @@ from tests.support.processes import serving
 # What differs here: that no engine, compiler or GPU can be asked.
 STATED = IDENTITY | {"backend_framework": "vllm"}
 CHANGES = {
-    'get_kind("triton")': 'get_kind("tilelang")',
-    'model_name="org/name"': f'model_name="org/name", overrides={STATED!r}',
+    '("triton", "inductor")': '("tilelang",)',
+    'kind.probe("org/name")': f'kind.probe("org/name", overrides={STATED!r})',
 }
 
 
@@ -38,6 +38,8 @@ def test_the_loader_example(tmp_path: Path) -> None:
             command = [sys.executable, "-c", example]
             done = ended(command, env=env | {"MX_SERVER_ADDRESS": address})
     assert done.returncode == 0, done.stderr
-    receipt = load_receipt(Path(done.stdout.strip()))
+    name, path = done.stdout.split()
+    assert name == "tilelang"
+    receipt = load_receipt(Path(path))
     assert [Path(root.root) for root in receipt.roots] == [tmp_path / "cold"]
     assert (tmp_path / "cold" / entry.relative_to(tmp_path / "warm") / "kernel.cu").is_file()

@@ -31,10 +31,10 @@ from mx_artifacts.wire.gen.model_express import p2p_pb2 as pb
 from mx_artifacts.wire.gen.model_express import p2p_pb2_grpc
 from mx_artifacts.worker.chunk_source import SlotChunkSource
 from mx_artifacts.worker.serving_settings import ServingSettings
-from mx_artifacts.worker.worker_server import WorkerServer
 from tests.support.artifacts import (
     CHUNK_SIZE,
     SOURCE_ID,
+    ArtifactServer,
     SealedArtifact,
     in_memory_or_file,
     make_artifact,
@@ -49,13 +49,13 @@ def artifact(tmp_path: Path) -> SealedArtifact:
 
 
 @pytest.fixture
-def server(artifact: SealedArtifact) -> Iterator[WorkerServer]:
+def server(artifact: SealedArtifact) -> Iterator[ArtifactServer]:
     with serving(artifact, slots=1, clock=FakeClock()) as server:
         yield server
 
 
 @pytest.fixture
-def clients(server: WorkerServer) -> Iterator[Callable[[], WorkerClient]]:
+def clients(server: ArtifactServer) -> Iterator[Callable[[], WorkerClient]]:
     made: list[WorkerClient] = []
 
     def make() -> WorkerClient:
@@ -86,7 +86,7 @@ def test_a_busy_source_says_so_and_a_release_frees_it(
 
 def test_a_lease_that_is_ready_when_its_target_gives_up_is_freed(
     artifact: SealedArtifact,
-    server: WorkerServer,
+    server: ArtifactServer,
     clients: Callable[[], WorkerClient],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -104,7 +104,7 @@ def test_a_lease_that_is_ready_when_its_target_gives_up_is_freed(
     with pytest.raises((NoFreeSlotError, PeerLostError), match=r"too late|in time"):
         client.prepare_chunk(artifact.ref, 0, timeout_seconds=1.0)
     prepare(client, artifact)
-    assert len(server._leases) == 1
+    assert len(server.artifacts.leases) == 1
 
 
 def test_a_session_that_ends_frees_its_slot_for_the_next(
@@ -146,28 +146,28 @@ def test_an_ended_session_gets_no_more_leases(
 
 
 def test_renewed_leases_outlive_their_ttl(
-    artifact: SealedArtifact, clients: Callable[[], WorkerClient], server: WorkerServer
+    artifact: SealedArtifact, clients: Callable[[], WorkerClient], server: ArtifactServer
 ) -> None:
     client = clients()
     client.attach()
     lease_id = prepare(client, artifact)
-    clock = server._leases._clock
+    clock = server.artifacts.leases._clock
     assert isinstance(clock, FakeClock)
     for _ in range(3):
         clock.advance(25)
-        assert server._leases.renew_session(client._session.session_id) == 1  # type: ignore[union-attr]
+        assert server.artifacts.leases.renew_session(client._session.session_id) == 1  # type: ignore[union-attr]
     clock.advance(290)
-    assert server._leases.expire() == 0
+    assert server.artifacts.leases.expire() == 0
     client.release_chunk(artifact.ref, lease_id)
 
 
 def test_an_expired_lease_frees_its_slot_and_says_so(
-    artifact: SealedArtifact, clients: Callable[[], WorkerClient], server: WorkerServer
+    artifact: SealedArtifact, clients: Callable[[], WorkerClient], server: ArtifactServer
 ) -> None:
     client = clients()
     client.attach()
     lease_id = prepare(client, artifact)
-    clock = server._leases._clock
+    clock = server.artifacts.leases._clock
     assert isinstance(clock, FakeClock)
     clock.advance(301)
     prepare(client, artifact, 1)  # waits for the expiry thread
@@ -189,18 +189,22 @@ def test_wrong_requests_are_refused(
 
 
 def test_an_empty_id_needs_a_single_artifact(
-    tmp_path: Path, server: WorkerServer, clients: Callable[[], WorkerClient]
+    tmp_path: Path, server: ArtifactServer, clients: Callable[[], WorkerClient]
 ) -> None:
     other = make_artifact({"artifact.tar": 1})
-    server.add_artifact(SOURCE_ID, other.artifact_id, other.manifest, other.bundles(), slots=1)
+    server.artifacts.add_artifact(
+        SOURCE_ID, other.artifact_id, other.manifest, other.bundles(), slots=1
+    )
     with pytest.raises(RemoteError, match="name one"):
         clients().header(ArtifactRef(SOURCE_ID, ""))
     assert clients().header(other.ref).total_size == 1
     with pytest.raises(ConfigurationError, match="already"):
-        server.add_artifact(SOURCE_ID, other.artifact_id, other.manifest, other.bundles(), slots=1)
+        server.artifacts.add_artifact(
+            SOURCE_ID, other.artifact_id, other.manifest, other.bundles(), slots=1
+        )
 
 
-def test_pages_hold_what_was_asked_for(server: WorkerServer) -> None:
+def test_pages_hold_what_was_asked_for(server: ArtifactServer) -> None:
     with grpc.insecure_channel(server.endpoint) as channel:
         stub = p2p_pb2_grpc.WorkerServiceStub(channel)  # type: ignore[no-untyped-call]
         tokens = []
@@ -243,11 +247,11 @@ def test_a_bundle_that_is_missing(artifact: SealedArtifact) -> None:
 
 
 def test_removed_artifacts_stay_readable_while_leased(
-    artifact: SealedArtifact, clients: Callable[[], WorkerClient], server: WorkerServer
+    artifact: SealedArtifact, clients: Callable[[], WorkerClient], server: ArtifactServer
 ) -> None:
     client = clients()
     lease_id = prepare(client, artifact)
-    server.remove_artifact(SOURCE_ID, artifact.artifact_id)
+    server.artifacts.remove_artifact(SOURCE_ID, artifact.artifact_id)
     with pytest.raises(RecordNotFoundError):
         prepare(client, artifact)
     client.release_chunk(artifact.ref, lease_id)
@@ -255,14 +259,14 @@ def test_removed_artifacts_stay_readable_while_leased(
 
 
 def test_stop_drains_refuses_and_frees(
-    artifact: SealedArtifact, clients: Callable[[], WorkerClient], server: WorkerServer
+    artifact: SealedArtifact, clients: Callable[[], WorkerClient], server: ArtifactServer
 ) -> None:
     client = clients()
     client.attach()
     lease_id = prepare(client, artifact)
     stopping = threading.Thread(target=server.stop, args=(60,))
     stopping.start()
-    while not server._service.draining:
+    while not server.artifacts.is_draining:
         time.sleep(0.01)
     with pytest.raises(PeerLostError, match="stopping"):
         prepare(client, artifact, 1)
@@ -274,7 +278,7 @@ def test_stop_drains_refuses_and_frees(
 
 
 def test_health_follows_the_data_plane_and_the_service(
-    artifact: SealedArtifact, server: WorkerServer
+    artifact: SealedArtifact, server: ArtifactServer
 ) -> None:
     assert server.is_healthy()
     server._transport.close()
@@ -286,7 +290,7 @@ def test_health_follows_the_data_plane_and_the_service(
 
 
 def test_stop_without_patience_frees_what_is_leased(
-    artifact: SealedArtifact, clients: Callable[[], WorkerClient], server: WorkerServer
+    artifact: SealedArtifact, clients: Callable[[], WorkerClient], server: ArtifactServer
 ) -> None:
     client = clients()
     client.attach()
@@ -307,20 +311,20 @@ def taken_port() -> Iterator[int]:
 def test_a_taken_port_is_left_or_named(taken_port: int, caplog: pytest.LogCaptureFixture) -> None:
     agent = new_agent("source")
     here = ServingSettings(host="127.0.0.1", port=taken_port)
-    strict = WorkerServer(agent, replace(here, is_port_required=True))
+    strict = ArtifactServer(agent, replace(here, is_port_required=True))
     with pytest.raises(ConfigurationError, match=f":{taken_port}: .*in use") as caught:
         strict.start()
     assert "MX_WORKER_GRPC_PORT" in caught.value.hint()
     strict.stop(0)
     with caplog.at_level(logging.WARNING):
         events: list[Event] = []
-        easy = WorkerServer(agent, here, events=events.append)
+        easy = ArtifactServer(agent, here, events=events.append)
         port = easy.start()
     assert port not in (0, taken_port)
     assert easy.endpoint == f"127.0.0.1:{port}"
     assert str(port) in caplog.text
     assert events == [WorkerPortChanged(taken_port, port)]
-    second = WorkerServer(agent, replace(here, port=port, is_port_required=True))
+    second = ArtifactServer(agent, replace(here, port=port, is_port_required=True))
     with pytest.raises(ConfigurationError, match="in use"):  # no SO_REUSEPORT between workers
         second.start()
     for server in (second, easy):
@@ -330,7 +334,7 @@ def test_a_taken_port_is_left_or_named(taken_port: int, caplog: pytest.LogCaptur
 
 def test_an_address_that_is_not_ours_is_named() -> None:
     agent = new_agent("source")
-    server = WorkerServer(agent, ServingSettings(host="192.0.2.1", port=0))
+    server = ArtifactServer(agent, ServingSettings(host="192.0.2.1", port=0))
     with pytest.raises(ConfigurationError, match=r"192\.0\.2\.1") as caught:
         server.start()
     assert "MX_WORKER_LISTEN" in caught.value.hint()
@@ -348,22 +352,22 @@ def test_more_targets_attach_than_a_small_server_has_threads(
 
 
 def test_one_artifact_under_two_source_ids(
-    server: WorkerServer, artifact: SealedArtifact, clients: Callable[[], WorkerClient]
+    server: ArtifactServer, artifact: SealedArtifact, clients: Callable[[], WorkerClient]
 ) -> None:
-    server.add_alias("alias", SOURCE_ID, artifact.artifact_id)
+    server.artifacts.add_alias("alias", SOURCE_ID, artifact.artifact_id)
     client = clients()
     for name in (SOURCE_ID, "alias"):
         assert client.header(ArtifactRef(name, artifact.artifact_id)).mx_source_id == name
     assert client.header(ArtifactRef("", artifact.artifact_id)).artifact_id == artifact.artifact_id
     with pytest.raises(ConfigurationError, match="served already"):
-        server.add_alias("alias", SOURCE_ID, artifact.artifact_id)
+        server.artifacts.add_alias("alias", SOURCE_ID, artifact.artifact_id)
     with pytest.raises(RecordNotFoundError):
-        server.add_alias("other", "none", artifact.artifact_id)
-    server.remove_artifact(SOURCE_ID, artifact.artifact_id)
+        server.artifacts.add_alias("other", "none", artifact.artifact_id)
+    server.artifacts.remove_artifact(SOURCE_ID, artifact.artifact_id)
     lease = client.prepare_chunk(
         ArtifactRef("alias", artifact.artifact_id), 0
     )  # the memory is still there
     client.release_chunk(ArtifactRef("alias", artifact.artifact_id), lease.lease_id)
-    server.remove_artifact("alias", artifact.artifact_id)
+    server.artifacts.remove_artifact("alias", artifact.artifact_id)
     with pytest.raises(RecordNotFoundError):
         client.header(ArtifactRef("alias", artifact.artifact_id))

@@ -77,7 +77,7 @@ def missing(cache: Cache) -> str:
 def chosen(names: str) -> list[Cache]:
     """Return the caches that `names` means, by commas: "all", or names.
 
-    What is no cache's own name stands for all of which it is the first part, or the environment.
+    A name that is no cache's own means all caches that begin with it, or the environment.
     """
     wanted = set(names.split(","))
     further = wanted - {cache.name for cache in CACHES}

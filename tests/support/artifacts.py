@@ -26,6 +26,7 @@ from mx_artifacts.core.manifest import (
 from mx_artifacts.memory.buffers import Buffer, Bundle, FileBuffer
 from mx_artifacts.transport.base import Transport
 from mx_artifacts.transport.inproc import InprocTransport
+from mx_artifacts.worker.artifact_service import ArtifactService
 from mx_artifacts.worker.serving_settings import ServingSettings
 from mx_artifacts.worker.worker_server import WorkerServer
 
@@ -120,6 +121,15 @@ def served_locally(options: Mapping[str, Any]) -> tuple[ServingSettings, dict[st
     return ServingSettings(**values), {k: v for k, v in options.items() if k not in names}
 
 
+class ArtifactServer(WorkerServer):
+    """A worker server of artifacts, which are at hand."""
+
+    def __init__(self, agent: Transport, settings: ServingSettings, **options: Any) -> None:
+        events = {"events": options.pop("events")} if "events" in options else {}
+        self.artifacts = ArtifactService(agent, settings, **options)
+        super().__init__(agent, settings, [self.artifacts], **events)
+
+
 @contextlib.contextmanager
 def serving(
     artifact: SealedArtifact,
@@ -128,7 +138,7 @@ def serving(
     bundles: Mapping[str, Bundle] | None = None,
     transport: Transport | None = None,
     **options: Any,
-) -> Iterator[WorkerServer]:
+) -> Iterator[ArtifactServer]:
     """Serve `artifact` on a free port, resident, or from `slots`; nothing is left behind.
 
     `bundles` are its bytes, where they are not made here.
@@ -136,9 +146,9 @@ def serving(
     in_files = Path(tempfile.gettempdir()) if slots else None
     agent = transport or new_agent("source")
     settings, others = served_locally(options)
-    server = WorkerServer(agent, settings, **others)
+    server = ArtifactServer(agent, settings, **others)
     try:
-        server.add_artifact(
+        server.artifacts.add_artifact(
             SOURCE_ID,
             artifact.artifact_id,
             artifact.manifest,

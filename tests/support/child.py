@@ -27,7 +27,7 @@ REPOSITORY = Path(__file__).parents[2]
 DEADLINE_SECONDS = 120.0
 """Maximum wait for a line or an end. Generous: a loaded machine of two cores is no failure."""
 _READ_BYTES = 4096
-"""Maximum size of one read: a process with a small pipe stands still when it is not read."""
+"""Maximum size of one read: a process with a small pipe stops when it is not read."""
 
 Started = TypeVar("Started", bound="Child")
 
@@ -56,8 +56,8 @@ class Child:
         """Say what the block starts.
 
         `env` is all of its environment, by default `our_environment()`. Its stderr is kept in a
-        file in `logs`, where that is given. It stands still when `pipe_bytes` of its stdout were
-        not read; -1: the system's default.
+        file in `logs`, where that is given. It stops when `pipe_bytes` of its stdout were not read;
+        -1: the system's default.
         """
         self._command = [str(word) for word in command]
         self._env = our_environment() if env is None else dict(env)

@@ -45,7 +45,7 @@ def generation_of(files: Files) -> int:
 class Compiler:
     """One compiler's way with the entries of its cache.
 
-    `write` makes the files stand at an entry's place, where an earlier generation may stand: given
+    `write` writes the files of an entry to its place, where an earlier generation may be: given
     the root, the entry, the files and what to call between any two steps.
     """
 
@@ -213,7 +213,7 @@ def _cute_files(generation: int) -> Files:
 
 
 def _vllm_artifact_files(generation: int) -> Files:
-    """Not what says how it was compiled: that stands there before, and may arrive alone."""
+    """Not what says how it was compiled: that is there before, and may arrive alone."""
     rank = "rank_0_0/backbone"
     index = {
         ((1, 8192), number, "inductor"): {"graph_handle": (name, f"/made/here/{name}")}

@@ -129,7 +129,7 @@ ODD_FILES = {
     "d_file_link": lambda module, outside: (module / "o.d").symlink_to(outside / "victim"),
     "d_file_fifo": lambda module, outside: os.mkfifo(module / "o.d"),
 }
-"""What stands in the place of a module's files, written by who owns the directory."""
+"""What is in the place of a module's files, written by who owns the directory."""
 
 
 def make_odd_modules(root: Path, outside: Path) -> Path:
@@ -142,17 +142,19 @@ def make_odd_modules(root: Path, outside: Path) -> Path:
 def main(staged: str, root: str, memory_bytes: str) -> None:
     """Relocate and judge, in a bounded address space."""
     resource.setrlimit(resource.RLIMIT_AS, (int(memory_bytes),) * 2)
-    from mx_artifacts.kinds.existing_entries import standing_judge
+    from mx_artifacts.kinds.existing_entries import existing_entry_judge
     from mx_artifacts.kinds.ninja.relocate import relocate_ninja_modules
     from mx_artifacts.kinds.registry import get_kind
 
     dropped = dict(relocate_ninja_modules(Path(staged), Path(root)).dropped)
-    judge = standing_judge(get_kind("tvm_ffi"))
+    judge = existing_entry_judge(get_kind("tvm_ffi"))
     verdicts = {name: judge(Path(root), name, None) for name in sorted(os.listdir(root))}
     result = {
         "dropped": dropped,
-        "faults": {name: each.fault for name, each in verdicts.items() if each.fault},
-        "doubts": {name: each.doubt for name, each in verdicts.items() if each.doubt},
+        "faults": {n: each.unusable_reason for n, each in verdicts.items() if each.unusable_reason},
+        "doubts": {
+            n: each.unverified_reason for n, each in verdicts.items() if each.unverified_reason
+        },
     }
     print(json.dumps(result))
 

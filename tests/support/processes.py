@@ -55,7 +55,10 @@ def running(
     command: Sequence[str] = COMMAND,
     pipe_bytes: int = -1,
 ) -> Running:
-    """Return a command line with --format jsonl, which the block starts and ends."""
+    """Return a command line with --format jsonl, which the block starts and ends.
+
+    It stops when `pipe_bytes` of records were not read; -1: the system's default.
+    """
     words = (*command, *args, "--format", "jsonl")
     return Running(words, env=env, logs=logs, pipe_bytes=pipe_bytes)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,14 +13,11 @@ from mx_artifact_cli import options
 from mx_artifact_cli.options import Verb, parsed_option
 from mx_artifact_cli.outcomes import NodeUnfitError
 from mx_artifact_cli.output import Output
-from mx_artifact_cli.selection import ALL, SelectedKind, select_kinds
-from mx_artifacts import parsing, settings
-from mx_artifacts.configuration import SettingValues
-from mx_artifacts.node.environment import environment
-from mx_artifacts.runtime.clock import SYSTEM_CLOCK
+from mx_artifact_cli.selection import ALL, select_kinds
+from mx_artifacts import parsing
 
 if TYPE_CHECKING:
-    from mx_artifacts.doctor.base import Check
+    pass
 
 
 @click.command("doctor", cls=Verb)
@@ -51,10 +48,12 @@ def command(
     code that a command would end with on the first failure. Without --kind, a missing tool is a
     warning, since only some kinds need it.
     """
+    from mx_artifacts.workflows.check_node import check_node
+
     selected = select_kinds(kind_names or [ALL], stated_roots, framework=framework)
     asked = bool(kind_names) and ALL not in kind_names
     checks = []
-    for check in _checks(selected, asked, server, timeout):
+    for check in check_node(selected, server, tools_required=asked, timeout_seconds=timeout):
         checks.append(check)
         output.record("check", asdict(check))
         output.line(f"{check.level.value:<4}  {check.name}: {check.what}")
@@ -69,34 +68,3 @@ def command(
             exit_code=failed[0].exit_code,
             hint=failed[0].next_step,
         )
-
-
-def _checks(
-    selected: Sequence[SelectedKind], asked: bool, server: str, timeout_seconds: float
-) -> Iterator[Check]:
-    from mx_artifacts.doctor import network, roots, tools
-    from mx_artifacts.metadata.registry import MEMORY_URL, backend_url
-
-    env = environment()
-    kinds = [each.kind for each in selected]
-    for each in selected:
-        for rule in each.kind.roots:
-            stated = each.stated_roots.get(rule.name)
-            yield from roots.check_root(each.kind, rule, stated, env, each.engine)
-    yield from tools.check_tools(kinds, asked, env)
-    yield tools.check_compiled_part()
-    yield tools.check_user(env)
-    yield tools.check_memlock(settings.SLOTS.read() * settings.CHUNK_SIZE.read())
-    yield roots.check_clock(SYSTEM_CLOCK.now(), [Path(tools.__file__), *_stated(selected)])
-    transport = settings.TRANSPORT.read()
-    yield network.check_transport(transport, settings.WORKER_STREAM_PORT.read())
-    if transport == settings.NIXL:
-        backend = settings.NIXL_BACKEND.read()
-        yield network.check_nixl(backend, env, timeout_seconds=timeout_seconds)
-    if (backend := backend_url(SettingValues())) != MEMORY_URL:
-        yield network.check_backend(backend)
-    yield network.check_server(server, timeout_seconds=timeout_seconds)
-
-
-def _stated(selected: Sequence[SelectedKind]) -> list[Path]:
-    return [path for each in selected for path in each.stated_roots.values()]

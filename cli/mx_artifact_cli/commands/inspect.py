@@ -2,25 +2,19 @@
 
 from __future__ import annotations
 
-import errno
 import hashlib
-import mmap
-import os
-import stat
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from mx_artifact_cli import options
-from mx_artifact_cli.commands.sources import workers_of
 from mx_artifact_cli.connect import open_client
 from mx_artifact_cli.options import Verb, parsed_option
 from mx_artifact_cli.output import Output
 from mx_artifact_cli.text import count_of, format_bytes
-from mx_artifacts.core.sources import SourceStatus
-from mx_artifacts.errors import BundleError, ConfigurationError, RecordNotFoundError
+from mx_artifacts.errors import BundleError, ConfigurationError
 from mx_artifacts.parsing import parse_address, parse_artifact_id, parse_text
 
 if TYPE_CHECKING:
@@ -65,18 +59,21 @@ def command(
         _inspect_bundle(output, bundle)
     elif source_id is not None:
         if source is None:
-            source, artifact_id = _announced(server, source_id, worker_id, artifact_id)
+            from mx_artifacts.workflows.sources import announced_artifact
+
+            with open_client(server) as client:
+                source, artifact_id = announced_artifact(client, source_id, worker_id, artifact_id)
         _inspect_source(output, source, source_id, artifact_id or "")
 
 
 def _inspect_bundle(output: Output, path: Path) -> None:
     from mx_artifacts.bundle.scan import scan_bundle
+    from mx_artifacts.filesystem.regular_file import mapped_regular_file
 
     try:
-        with open(path, "rb", opener=_open_without_waiting) as file:
-            content = _mapped(file)
-            members = scan_bundle(content)
-            described = [_member_object(content, member) for member in members]
+        content = mapped_regular_file(path.resolve())
+        members = scan_bundle(content)
+        described = [_member_object(content, member) for member in members]
     except OSError as error:
         raise BundleError(f"{path} cannot be read: {error.strerror}") from error
     for member in described:
@@ -123,57 +120,19 @@ def _member_object(content: memoryview, member: BundleMember) -> dict[str, Any]:
     }
 
 
-def _open_without_waiting(path: str, flags: int) -> int:
-    return os.open(path, flags | os.O_NONBLOCK)
-
-
-def _mapped(file: BinaryIO) -> memoryview:
-    """Return a plain file's bytes, which are read as they are looked at. Raises OSError."""
-    found = os.fstat(file.fileno())
-    if not stat.S_ISREG(found.st_mode):  # by now
-        raise OSError(errno.EINVAL, "it is no plain file")
-    if not found.st_size:
-        return memoryview(b"")
-    return memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
-
-
-def _announced(
-    server: str, source_id: str, worker_id: str | None, artifact_id: str | None
-) -> tuple[str, str]:
-    """Return where a source listens and which artifact it announces."""
-    with open_client(server) as client:
-        workers = workers_of(client, server, source_id, worker_id)
-    ready_first = sorted(workers, key=lambda each: each.record.status is not SourceStatus.READY)
-    for stored in ready_first:
-        artifact = stored.record.artifact
-        if artifact and artifact_id in (None, artifact.artifact_id):
-            return stored.record.worker_grpc_endpoint, artifact.artifact_id
-    raise RecordNotFoundError(
-        f"source {source_id} announces no {'such ' if artifact_id else ''}artifact",
-        hint=f"see `mx-artifact sources show {source_id}`",
-    )
-
-
 def _inspect_source(output: Output, endpoint: str, source_id: str, artifact_id: str) -> None:
-    from mx_artifacts.client.central import CALL_TIMEOUT_SECONDS
-    from mx_artifacts.client.worker import WorkerClient
-    from mx_artifacts.core.manifest import ArtifactRef
     from mx_artifacts.kinds.registry import name_of_type
-    from mx_artifacts.transfer.artifact.source_claims import check_header, check_tables
+    from mx_artifacts.workflows.sources import served_artifact
 
-    with WorkerClient(endpoint, timeout_seconds=CALL_TIMEOUT_SECONDS) as client:
-        artifact = ArtifactRef(source_id, artifact_id)
-        header = client.header(artifact)
-        chunk_count = check_header(header, artifact)
-        pages = client.chunk_pages(ArtifactRef(source_id, header.artifact_id), chunk_count)
-        manifest = check_tables(header, [chunk for page in pages for chunk in page], artifact_id)
+    served = served_artifact(endpoint, source_id, artifact_id)
+    manifest = served.manifest
     output.facts(
         {
-            "artifact": f"{header.artifact_id} (the tables hash to it)",
+            "artifact": f"{served.artifact_id} (the tables hash to it)",
             "source": f"{source_id} at {endpoint}",
             "kind": name_of_type(manifest.mx_source_type),
             "size": format_bytes(manifest.total_size),
-            "chunks": f"{chunk_count} of up to {format_bytes(manifest.chunk_size)}",
+            "chunks": f"{served.chunk_count} of up to {format_bytes(manifest.chunk_size)}",
         }
     )
     output.table(
@@ -183,12 +142,12 @@ def _inspect_source(output: Output, endpoint: str, source_id: str, artifact_id: 
         {
             "endpoint": endpoint,
             "mx_source_id": source_id,
-            "artifact_id": header.artifact_id,
+            "artifact_id": served.artifact_id,
             "kind": name_of_type(manifest.mx_source_type),
             "manifest_version": manifest.manifest_version,
             "mx_source_type": manifest.mx_source_type.name.lower(),
             "chunk_size": manifest.chunk_size,
-            "chunk_count": chunk_count,
+            "chunk_count": served.chunk_count,
             "total_bytes": manifest.total_size,
             "files": [asdict(file) for file in manifest.files],
         }

@@ -1,102 +1,38 @@
-"""`mx-artifact publish`: seal caches, announce them, serve until told to stop."""
+"""`mx-artifact publish`: seal caches, announce them, serve until stopped."""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping, Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
-from mx_artifact_cli import options
 from mx_artifact_cli.connect import open_client
-from mx_artifact_cli.options import Verb, setting_flags, setting_option
+from mx_artifact_cli.option_fields import takes
+from mx_artifact_cli.options import Verb
 from mx_artifact_cli.outcomes import KindsFailedError
 from mx_artifact_cli.output import Output
 from mx_artifact_cli.progress import progress
-from mx_artifact_cli.publish.publishing import Publishing, announce
-from mx_artifact_cli.selection import (
-    ALL,
-    SelectedKind,
-    identify,
-    looked_at,
-    present_of,
-    select_kinds,
-)
+from mx_artifact_cli.publish.options import PublishOptions
+from mx_artifact_cli.publish.report import PublishReport
+from mx_artifact_cli.selection import looked_at, require_present
 from mx_artifact_cli.signals import stop_request
-from mx_artifacts import parsing, settings
-from mx_artifacts.errors import ConfigurationError, ExitCode, MxArtifactsError
-from mx_artifacts.node.environment import environment
+from mx_artifacts.errors import ExitCode
 
 if TYPE_CHECKING:
     from mx_artifacts.artifacts.source.publisher_settings import PublisherSettings
     from mx_artifacts.artifacts.source.readiness import ReadinessSettings
-    from mx_artifacts.identity.identify import ProbedIdentity
-
-BOTH_PROFILES = ("strict", "reference")
+    from mx_artifacts.client.central import CentralClient
+    from mx_artifacts.observability.events import EventSink
+    from mx_artifacts.publisher import ArtifactPublisher
+    from mx_artifacts.workflows.publish_kinds import PublishKindsRequest
+    from mx_artifacts.workflows.selected_kind import SelectedKind
 
 
 @click.command("publish", cls=Verb)
-@options.kind_option("those whose root exists and is not empty")
-@options.model_option
-@options.identity_option
-@options.framework_option
-@options.arch_option
-@options.device_option
-@options.profile_option(both=True)
-@options.root_option
-@options.server_option
-@setting_option(settings.WORKER_HOST, "--host")
-@setting_option(settings.WORKER_LISTEN, "--listen")
-@setting_option(settings.WORKER_GRPC_PORT, "--port")
-@setting_option(settings.PUBLISH_TIMEOUT, "--publish-timeout")
-@options.worker_rank_option("Worker rank that is announced.", default="0")
-@options.node_rank_option("Node rank that is announced.", default="0")
-@options.accelerator_option
-@setting_option(settings.READY_URL, "--ready-url")
-@setting_option(settings.READY_TIMEOUT, "--ready-timeout")
-@setting_option(settings.HEAD_ADDRESS, "--head-address")
-@options.parsed_option(
-    "--settle",
-    parsing.parse_duration,
-    "Seal when the roots have not changed for this long [s].  [default: at once]",
-)
-@options.parsed_option(
-    "--require-ranks",
-    parsing.parse_integer(1, options.UINT32_MAX),
-    "Refuse to publish vLLM's compile cache unless each model has this many complete ranks.",
-)
-@click.option(
-    "--follow",
-    is_flag=True,
-    help="Wait for roots that are not there yet, and publish again when they have changed.",
-)
-@setting_option(settings.FOLLOW_INTERVAL, "--follow-interval")
-@setting_option(settings.CHUNK_SIZE, "--chunk-size")
-@setting_option(settings.SLOTS, "--slots")
-@setting_option(settings.MAX_RATE, "--max-rate")
-@setting_option(settings.COMPRESSION, "--compression")
-@options.bundle_root_option
+@takes(PublishOptions)
 @click.pass_context
-def command(
-    context: click.Context,
-    /,
-    kind_names: tuple[str, ...],
-    model: str,
-    stated: Mapping[str, str],
-    framework: str | None,
-    arch: str | None,
-    device: int,
-    profile: str,
-    stated_roots: Sequence[tuple[str, Path]],
-    server: str,
-    accelerator: str | None,
-    require_ranks: int | None,
-    follow: bool,
-    follow_interval: float,
-    **serving: Any,
-) -> None:
+def command(context: click.Context, options: PublishOptions) -> None:
     """Publish caches of this node and serve them.
 
     Seals each kind's roots, announces them at the central server and serves them until SIGINT,
@@ -113,145 +49,122 @@ def command(
     served and announced in the place of what was. What cannot be sealed leaves that as it is.
     """
     output: Output = context.obj
-    wanted = select_kinds(kind_names, stated_roots, stated, framework)  # a wrong name need not wait
-    if require_ranks is not None and not any(each.kind.rank_sets for each in wanted):
-        raise ConfigurationError("--require-ranks fits no kind that --kind names")
-    publishing, readiness = _settings(serving, device)
-    ready_url = readiness.url_on(publishing.node_rank)
-    if ALL in kind_names and not (ready_url or serving["settle"] or follow):
-        present_of(wanted, environment())
-    publishing.serving.check(server)
+    # Before anything is waited for, so that a wrong name need not wait.
+    selected = options.selected()
+    options.check(selected)
+    publishing, readiness = options.settings()
+    ready_url = readiness.url_on(options.node_rank)
+    if options.takes_all and not (ready_url or options.settle or options.follow):
+        require_present(selected)
+    publishing.serving.check(options.server)
     with contextlib.ExitStack() as resources:
-        from mx_artifacts.artifacts.source.server_wait import ServerWait
-
         events = resources.enter_context(progress(output))
-        client = resources.enter_context(open_client(server))
-        wait = ServerWait(publishing.publish_timeout_seconds, events=events)
-        wait.call(client.health)  # before any byte is packed
-        if follow:
-            _wait_for_engine(output, ready_url, readiness)
-            selected = wanted
-        else:
-            selected = _when_ready(
-                output,
-                ready_url,
-                readiness,
-                wanted,
-                settle_seconds=serving["settle"],
-                only_present=ALL in kind_names,
-            )
-        # After what needs no such imports.
-        from mx_artifacts.publisher import ArtifactPublisher
-        from mx_artifacts.transport.registry import open_transport
-
-        transport = resources.enter_context(
-            contextlib.closing(open_transport(publishing.serving.transport))
-        )
-        publisher = resources.enter_context(
-            ArtifactPublisher(
-                client=client, transport=transport, settings=publishing, events=events
-            )
-        )
-
-        def identities(each: SelectedKind) -> list[ProbedIdentity]:
-            return [
-                identify(each, model, stated, framework, arch=arch, device=device, profile=one)
-                for one in (BOTH_PROFILES if profile == "both" else (profile,))
-            ]
-
-        kinds = Publishing(output, publisher, identities, accelerator, require_ranks)
-        follower = None
-        if follow:
-            from mx_artifact_cli.publish.follow import PublishFollower
-
-            follower = PublishFollower(
-                kinds,
-                interval_seconds=follow_interval,
-                settle_seconds=serving["settle"] or 0.0,
-                patience_seconds=readiness.timeout_seconds,
-            )
-        published: list[dict[str, Any]] = []
-        failures: dict[str, MxArtifactsError] = {}
-        for each in selected:
-            try:
-                described = follower.add(each) if follower else kinds.publish(each)[1]
-                published += [described] if described else []
-            except MxArtifactsError as error:
-                if len(selected) == 1:
-                    raise
-                failures[each.kind.name] = error
-        waited_for = follower.waited_for if follower else []
-        if failures and not (published or waited_for):
-            raise KindsFailedError(failures, total=len(selected))
-        with stop_request() as stop:
-            announce(
-                output,
-                server,
-                publisher.start().settings,
-                published,
-                failures,
-                total=len(selected),
-                waited_for=waited_for,
-            )
-            if follower:
-                follower.run(stop)
-            while not stop.wait():
-                pass
-            output.note("stopping: marking sources stale")
-            resources.close()  # here, where a second SIGTERM cannot interrupt it
-    context.exit(ExitCode.PARTIAL if failures else ExitCode.OK)
+        client = resources.enter_context(open_client(options.server))
+        _wait_for_others(client, publishing, readiness, ready_url, events)
+        if not options.follow:
+            selected = kinds_to_seal(output, options, selected, readiness, events)
+        publisher = _open_publisher(resources, client, publishing, events)
+        code = _serve(output, options, publisher, options.request(selected), events, resources)
+    context.exit(code)
 
 
-def _settings(
-    serving: Mapping[str, Any], device: int
-) -> tuple[PublisherSettings, ReadinessSettings]:
-    """Return what options and environment say of publishing, and of the engine's readiness."""
-    from mx_artifacts.artifacts.source.publisher_settings import PublisherSettings
-    from mx_artifacts.artifacts.source.readiness import ReadinessSettings
-
-    flags = setting_flags()
-    publishing = PublisherSettings.from_environment(
-        flags=flags,
-        worker_rank=serving["worker_rank"],
-        node_rank=serving["node_rank"],
-        device_index=device,
-    )
-    return publishing, ReadinessSettings.from_environment(flags=flags)
-
-
-def _wait_for_engine(output: Output, ready_url: str, readiness: ReadinessSettings) -> None:
-    if ready_url:
-        from mx_artifacts.artifacts.source.readiness import wait_until_ready
-
-        output.note(f"waiting for {ready_url}")
-        wait_until_ready(ready_url, timeout_seconds=readiness.timeout_seconds)
-
-
-def _when_ready(
-    output: Output,
-    ready_url: str,
+def _wait_for_others(
+    client: CentralClient,
+    publishing: PublisherSettings,
     readiness: ReadinessSettings,
-    wanted: tuple[SelectedKind, ...],
-    *,
-    settle_seconds: float | None,
-    only_present: bool,
-) -> tuple[SelectedKind, ...]:
-    """Wait for the engine and its caches, then return those of `wanted` that are to be sealed."""
-    env = environment()
-    _wait_for_engine(output, ready_url, readiness)
-    if settle_seconds:
-        from mx_artifacts.artifacts.source.readiness import wait_until_settled
+    ready_url: str,
+    events: EventSink,
+) -> None:
+    """Wait for the central server and the engine, before any byte is packed."""
+    from mx_artifacts.artifacts.source.readiness import wait_until_ready
+    from mx_artifacts.artifacts.source.server_wait import ServerWait
 
-        output.note("waiting until the caches do not change any more")
+    ServerWait(publishing.publish_timeout_seconds, events=events).call(client.health)
+    if ready_url:
+        wait_until_ready(ready_url, timeout_seconds=readiness.timeout_seconds, events=events)
+
+
+def kinds_to_seal(
+    output: Output,
+    options: PublishOptions,
+    selected: tuple[SelectedKind, ...],
+    readiness: ReadinessSettings,
+    events: EventSink,
+) -> tuple[SelectedKind, ...]:
+    """Wait until the roots settle, if asked to; return the kinds of `selected` that are sealed."""
+    from mx_artifacts.artifacts.source.readiness import wait_until_settled
+
+    if options.settle:
         wait_until_settled(
-            [(root, each.kind.pack) for each in wanted for root in each.roots(env).values()],
-            settle_seconds=settle_seconds,
+            [root for each in selected for root in each.roots_to_pack()],
+            settle_seconds=options.settle,
             timeout_seconds=readiness.timeout_seconds,
+            events=events,
         )
-    if not only_present:
-        return wanted
-    present = present_of(wanted, env)
-    for each in wanted:
+    if not options.takes_all:
+        return selected
+    present = require_present(selected)
+    for each in selected:
         if each not in present:
-            output.note(f"{each.kind.name}: nothing to publish in {looked_at(each)}")
+            output.note(f"{each.name}: nothing to publish in {looked_at(each)}")
     return present
+
+
+def _open_publisher(
+    resources: contextlib.ExitStack,
+    client: CentralClient,
+    publishing: PublisherSettings,
+    events: EventSink,
+) -> ArtifactPublisher:
+    # After what needs no such imports.
+    from mx_artifacts.publisher import ArtifactPublisher
+    from mx_artifacts.transport.registry import open_transport
+
+    transport = resources.enter_context(
+        contextlib.closing(open_transport(publishing.serving.transport))
+    )
+    return resources.enter_context(
+        ArtifactPublisher(client=client, transport=transport, settings=publishing, events=events)
+    )
+
+
+def _serve(
+    output: Output,
+    options: PublishOptions,
+    publisher: ArtifactPublisher,
+    request: PublishKindsRequest,
+    events: EventSink,
+    resources: contextlib.ExitStack,
+) -> ExitCode:
+    """Publish, serve until the request to stop, then close `resources`; return the exit code."""
+    from mx_artifacts.workflows.follow_roots import RootsFollower
+    from mx_artifacts.workflows.publish_kinds import publish_kinds
+
+    report, follower = PublishReport(output), None
+    if options.follow:
+        follower = RootsFollower(
+            publisher,
+            request,
+            options.follow_settings(),
+            on_published=report.show,
+            events=events,
+        )
+        published = follower.start()
+    else:
+        published = publish_kinds(publisher, request, on_published=report.show, events=events)
+    waited_for = follower.waited_for if follower else []
+    total, failures = len(request.selected), published.failed
+    if failures and total == 1:
+        raise next(iter(failures.values()))
+    if failures and not (published.done or waited_for):
+        raise KindsFailedError(failures, total=total)
+    with stop_request() as stop:
+        serving = publisher.start().settings
+        report.announce(options.server, serving, failures, total=total, waited_for=waited_for)
+        if follower:
+            follower.run(stop)
+        while not stop.wait():
+            pass
+        output.note("stopping: marking sources stale")
+        resources.close()  # here, where a second SIGTERM cannot interrupt it
+    return ExitCode.PARTIAL if failures else ExitCode.OK

@@ -2,47 +2,54 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import asdict, replace
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from mx_artifact_cli import options
+from mx_artifact_cli import options as shared
 from mx_artifact_cli.commands.uninstall import require_complete, show_undo
+from mx_artifact_cli.option_fields import option, takes
 from mx_artifact_cli.options import Verb
 from mx_artifact_cli.output import Output
-from mx_artifact_cli.receipts import receipts_of_kind, stated_or_located
 from mx_artifact_cli.selection import ALL, select_kinds
 from mx_artifacts import settings
 from mx_artifacts.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from mx_artifacts.install.quarantine import Quarantine
+    from mx_artifacts.install.quarantine import Quarantine, QuarantinedArtifact
+    from mx_artifacts.install.receipts.lookup import FoundReceipt
+    from mx_artifacts.workflows.selected_kind import SelectedKind
+
+
+@dataclass(frozen=True)
+class QuarantineOptions:
+    """What `quarantine` is asked for."""
+
+    artifact_id: str | None = option(click.argument("artifact_id", required=False))
+    reason: str = option(
+        click.option(
+            "--reason", default="", show_default=False, help="Why, for those who meet it later."
+        )
+    )
+    remove: bool = option(
+        click.option("--remove", is_flag=True, help="Let the artifact out again.")
+    )
+    list_all: bool = option(
+        click.option("--list", "list_all", is_flag=True, help="Show what is in quarantine.")
+    )
+    keep: bool = option(click.option("--keep", is_flag=True, help="Do not uninstall it."))
+    stated_roots: tuple[tuple[str, Path], ...] = option(shared.root_option)
+    state_dir: Path = option(shared.setting_option(settings.STATE_DIR, "--state-dir"))
+    lock_timeout: float = option(shared.lock_timeout_option)
 
 
 @click.command("quarantine", cls=Verb)
-@click.argument("artifact_id", required=False)
-@click.option("--reason", default="", show_default=False, help="Why, for those who meet it later.")
-@click.option("--remove", is_flag=True, help="Let the artifact out again.")
-@click.option("--list", "list_all", is_flag=True, help="Show what is in quarantine.")
-@click.option("--keep", is_flag=True, help="Do not uninstall it.")
-@options.root_option
-@options.setting_option(settings.STATE_DIR, "--state-dir")
-@options.lock_timeout_option
+@takes(QuarantineOptions)
 @click.pass_obj
-def command(
-    output: Output,
-    artifact_id: str | None,
-    reason: str,
-    remove: bool,
-    list_all: bool,
-    keep: bool,
-    stated_roots: Sequence[tuple[str, Path]],
-    state_dir: Path,
-    lock_timeout: float,
-) -> None:
+def command(output: Output, options: QuarantineOptions) -> None:
     """Keep this node from fetching an artifact, and remove it where it is installed.
 
     It is looked for in every kind's root, or in those that --root KIND=PATH names instead. Another
@@ -50,31 +57,38 @@ def command(
     """
     from mx_artifacts.install.quarantine import NO_REASON, Quarantine
 
-    quarantine = Quarantine(state_dir)
-    if list_all == (artifact_id is not None):
+    quarantine, artifact_id = Quarantine(options.state_dir), options.artifact_id
+    if options.list_all == (artifact_id is not None):
         raise ConfigurationError("give either an ARTIFACT_ID or --list")
     if artifact_id is None:
         _list(output, quarantine)
-    elif remove:
+    elif options.remove:
         was_in = quarantine.remove(artifact_id)
         output.line(f"{artifact_id} {'is let out' if was_in else 'was not in quarantine'}")
         output.result({"artifact_id": artifact_id, "removed": was_in})
     else:
-        added = quarantine.add(artifact_id, reason or NO_REASON)  # first, so that it stays out
-        output.line(f"{artifact_id} is quarantined in {state_dir}: {added.reason}")
-        from mx_artifacts.install.uninstall import uninstall_artifact
+        added = quarantine.add(artifact_id, options.reason or NO_REASON)  # so that it stays out
+        output.line(f"{artifact_id} is quarantined in {options.state_dir}: {added.reason}")
+        _uninstall(output, options, added)
 
-        receipts = [] if keep else list(_receipts(output, artifact_id, stated_roots))
-        roots = stated_or_located([ALL], stated_roots, None)
-        reports = [
-            uninstall_artifact(path, roots=roots, lock_timeout_seconds=lock_timeout)
-            for path in receipts
-        ]
-        undone = [show_undo(output, report) for report in reports]
-        if not keep and not undone:
-            output.line("it is not installed in any root that was looked at")
-        output.result({"quarantined": asdict(added), "uninstalled": undone})
-        require_complete(reports)
+
+def _uninstall(output: Output, options: QuarantineOptions, added: QuarantinedArtifact) -> None:
+    """Uninstall a quarantined artifact wherever it is installed, unless it shall be kept."""
+    from mx_artifacts.install.uninstall import uninstall_artifact
+    from mx_artifacts.workflows.receipts import believed_roots
+
+    selected = () if options.keep else select_kinds([ALL], options.stated_roots)
+    roots = believed_roots(selected)
+    reports = [
+        uninstall_artifact(found.path, roots=roots, lock_timeout_seconds=options.lock_timeout)
+        for each in selected
+        for found in _receipts(output, each, added.artifact_id)
+    ]
+    undone = [show_undo(output, report) for report in reports]
+    if not (options.keep or undone):
+        output.line("it is not installed in any root that was looked at")
+    output.result({"quarantined": asdict(added), "uninstalled": undone})
+    require_complete(reports)
 
 
 def _list(output: Output, quarantine: Quarantine) -> None:
@@ -87,19 +101,11 @@ def _list(output: Output, quarantine: Quarantine) -> None:
     output.result({"quarantined": [asdict(each) for each in found]})
 
 
-def _receipts(
-    output: Output, artifact_id: str, stated_roots: Sequence[tuple[str, Path]]
-) -> Iterator[Path]:
-    """Yield where receipts of the artifact are, in the roots of whichever engine."""
-    from mx_artifacts.probes.engines import ENGINE_NAMES
+def _receipts(output: Output, selected: SelectedKind, artifact_id: str) -> Sequence[FoundReceipt]:
+    from mx_artifacts.workflows.receipts import receipts_of_artifact
 
-    found: dict[Path, None] = {}
-    for selected in select_kinds([ALL], stated_roots):
-        try:
-            for engine in ENGINE_NAMES:
-                receipts = receipts_of_kind(replace(selected, engine=engine))
-                of_artifact = (r for r in receipts if r.receipt.artifact.artifact_id == artifact_id)
-                found |= dict.fromkeys(each.path for each in of_artifact)
-        except ConfigurationError as error:
-            output.note(f"{selected.kind.name} not looked for: {error}")
-    yield from found
+    try:
+        return receipts_of_artifact(selected, artifact_id)
+    except ConfigurationError as error:
+        output.note(f"{selected.name} not looked for: {error}")
+        return ()

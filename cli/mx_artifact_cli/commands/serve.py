@@ -2,31 +2,51 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import click
 
-from mx_artifact_cli.options import Verb, parsed_option, setting_flags, setting_option
+from mx_artifact_cli.option_fields import option, settings_flags, takes
+from mx_artifact_cli.options import Verb, parsed_option, setting_option
 from mx_artifact_cli.output import Output
 from mx_artifact_cli.signals import on_stop_request
 from mx_artifacts import settings
+from mx_artifacts.configuration import SettingFlags
 from mx_artifacts.observability.catalogue import ServerStarted
 from mx_artifacts.observability.events import Event
 from mx_artifacts.parsing import parse_integer, parse_text
 
 
+@dataclass(frozen=True)
+class ServeOptions:
+    """What `serve` is asked for."""
+
+    host: str = option(
+        parsed_option(
+            "--host",
+            parse_text,
+            "Address to listen on. Whoever reaches it can list and publish: there is no "
+            "authentication.",
+            default="127.0.0.1",
+        )
+    )
+    port: int = option(
+        parsed_option(
+            "--port", parse_integer(0, 65535), "Port to listen on; 0: any.", default="8001"
+        )
+    )
+    flags: SettingFlags = settings_flags(
+        setting_option(settings.METADATA_BACKEND, "--backend"),
+        setting_option(settings.HEARTBEAT_TIMEOUT, "--heartbeat-timeout"),
+        setting_option(settings.REAPER_SCAN_INTERVAL, "--reaper-interval"),
+        setting_option(settings.GC_TIMEOUT, "--gc-timeout"),
+    )
+
+
 @click.command("serve", cls=Verb)
-@parsed_option(
-    "--host",
-    parse_text,
-    "Address to listen on. Whoever reaches it can list and publish: there is no authentication.",
-    default="127.0.0.1",
-)
-@parsed_option("--port", parse_integer(0, 65535), "Port to listen on; 0: any.", default="8001")
-@setting_option(settings.METADATA_BACKEND, "--backend")
-@setting_option(settings.HEARTBEAT_TIMEOUT, "--heartbeat-timeout")
-@setting_option(settings.REAPER_SCAN_INTERVAL, "--reaper-interval")
-@setting_option(settings.GC_TIMEOUT, "--gc-timeout")
+@takes(ServeOptions)
 @click.pass_obj
-def command(output: Output, /, host: str, port: int, **_of_settings: object) -> None:
+def command(output: Output, options: ServeOptions) -> None:
     """Run the central server, which knows who serves what.
 
     It prints its address when it is ready and runs until SIGINT, SIGTERM or SIGHUP.
@@ -35,7 +55,9 @@ def command(output: Output, /, host: str, port: int, **_of_settings: object) -> 
 
     from mx_artifacts.server.app import ServerConfig, serve
 
-    config = ServerConfig.from_environment(flags=setting_flags(), host=host, port=port)
+    config = ServerConfig.from_environment(
+        flags=options.flags, host=options.host, port=options.port
+    )
 
     def on_ready(address: str) -> None:
         output.line(address)

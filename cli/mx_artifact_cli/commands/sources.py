@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -15,15 +14,12 @@ from mx_artifact_cli.output import Output
 from mx_artifact_cli.text import count_of, format_bytes, format_seconds
 from mx_artifacts.artifacts.transport_labels import transports_of
 from mx_artifacts.core.sources import SourceQuery, SourceStatus, StoredWorker
-from mx_artifacts.errors import RecordNotFoundError
 from mx_artifacts.kinds.registry import get_kind, kind_name_of
 from mx_artifacts.parsing import parse_integer, parse_model_name, parse_text
 from mx_artifacts.runtime.clock import SYSTEM_CLOCK
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from mx_artifacts.client.central import CentralClient
+    pass
 
 
 @click.group("sources", cls=VerbGroup)
@@ -59,22 +55,18 @@ def list_command(
     server: str,
 ) -> None:
     """List sources, one a line."""
-    kind_name = get_kind(kind_name).name if kind_name else None
+    from mx_artifacts.workflows.sources import listed_workers
+
+    kind = get_kind(kind_name) if kind_name else None
     query = SourceQuery(
         model_name=model,
         status=SourceStatus[status.upper()] if status else None,
         worker_rank=worker_rank,
-        # The server cannot filter by kind alone, so then the limit is ours to apply.
-        limit=limit if kind_name is None else None,
+        limit=limit,
     )
     workers: list[StoredWorker] = []
     with open_client(server) as client:
-        found = (
-            stored
-            for stored in _stored(client, query)
-            if kind_name in (None, kind_name_of(stored.identity))
-        )
-        for stored in islice(found, limit):
+        for stored in listed_workers(client, query, kind):
             workers.append(stored)
             output.record("source", source_object(stored))
     if workers:
@@ -120,8 +112,10 @@ def _row(stored: StoredWorker) -> tuple[object, ...]:
 @click.pass_obj
 def show_command(output: Output, source_id: str, worker_id: str | None, server: str) -> None:
     """Show the identity and the workers of SOURCE_ID, or only WORKER_ID of them."""
+    from mx_artifacts.workflows.sources import workers_of_source
+
     with open_client(server) as client:
-        workers = workers_of(client, server, source_id, worker_id)
+        workers = workers_of_source(client, source_id, worker_id)
     output.line(f"source {source_id}")
     output.facts(identity_facts(workers[0].identity), indent="  ")
     for stored in workers:
@@ -146,36 +140,6 @@ def show_command(output: Output, source_id: str, worker_id: str | None, server: 
         output.facts(facts, indent="  ")
         output.record("worker", source_object(stored))
     output.result({"server": server, "workers": [source_object(stored) for stored in workers]})
-
-
-def workers_of(
-    client: CentralClient, server: str, source_id: str, worker_id: str | None
-) -> list[StoredWorker]:
-    """Return the records of a source, all workers' or one's.
-
-    Raises:
-        RecordNotFoundError: there is none.
-    """
-    if worker_id is not None:
-        stored = client.get_metadata(source_id, worker_id)
-        workers = [stored] if stored else []
-    else:
-        workers = list(_stored(client, SourceQuery(mx_source_id=source_id)))
-    if not workers:
-        of_worker = f" worker {worker_id}" if worker_id else ""
-        raise RecordNotFoundError(
-            f"central server {server} knows no source {source_id}{of_worker}",
-            hint="see `mx-artifact sources list`",
-        )
-    return workers
-
-
-def _stored(client: CentralClient, query: SourceQuery) -> Iterator[StoredWorker]:
-    """Yield the records behind a listing; one that is gone meanwhile is left out."""
-    for ref in client.list_sources(query):
-        stored = client.get_metadata(ref.mx_source_id, ref.worker_id)
-        if stored is not None:
-            yield stored
 
 
 def source_object(stored: StoredWorker) -> dict[str, Any]:

@@ -3,49 +3,44 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from mx_artifact_cli import options
+from mx_artifact_cli import options as shared
+from mx_artifact_cli.option_fields import nested, option, takes
+from mx_artifact_cli.option_groups import ReceiptOptions
 from mx_artifact_cli.options import Verb
 from mx_artifact_cli.outcomes import EntriesKeptError
 from mx_artifact_cli.output import Output
-from mx_artifact_cli.receipts import (
-    chosen_receipts,
-    kind_option,
-    receipt_argument,
-    stated_or_located,
-)
-from mx_artifact_cli.selection import select_kinds
+from mx_artifact_cli.receipts import chosen_receipts, roots_of, selected_of
 from mx_artifact_cli.text import count_of
-from mx_artifacts.errors import ConfigurationError
-from mx_artifacts.node.environment import environment
 
 if TYPE_CHECKING:
     from mx_artifacts.install.uninstall import UndoReport
 
 
+@dataclass(frozen=True)
+class UninstallOptions:
+    """What `uninstall` is asked for."""
+
+    chosen: ReceiptOptions = nested(ReceiptOptions)
+    force: bool = option(
+        click.option(
+            "--force",
+            is_flag=True,
+            help="Remove entries that changed since, too, and believe RECEIPT.",
+        )
+    )
+    lock_timeout: float = option(shared.lock_timeout_option)
+
+
 @click.command("uninstall", cls=Verb)
-@receipt_argument
-@kind_option
-@options.root_option
-@options.framework_option
-@click.option(
-    "--force", is_flag=True, help="Remove entries that changed since, too, and believe RECEIPT."
-)
-@options.lock_timeout_option
+@takes(UninstallOptions)
 @click.pass_obj
-def command(
-    output: Output,
-    receipt: Path | None,
-    kind_names: Sequence[str],
-    stated_roots: Sequence[tuple[str, Path]],
-    framework: str | None,
-    force: bool,
-    lock_timeout: float,
-) -> None:
+def command(output: Output, options: UninstallOptions) -> None:
     """Remove exactly what was installed.
 
     Takes a RECEIPT, or all receipts of a kind's roots, where it takes back installs that were
@@ -55,19 +50,19 @@ def command(
     """
     from mx_artifacts.install.uninstall import uninstall_artifact
 
-    taken_back: list[Path] = []
-    if receipt is not None and not kind_names and not stated_roots:
-        paths = [receipt]  # the library knows one that was uninstalled before
+    chosen, taken_back = options.chosen, []
+    if chosen.receipt is not None and not chosen.kind_names and not chosen.stated_roots:
+        paths = [chosen.receipt]  # the library knows one that was uninstalled before
     else:
-        if receipt is None:
-            taken_back = _take_back(output, kind_names, stated_roots, framework, lock_timeout)
-        chosen = chosen_receipts(
-            output, receipt, kind_names, stated_roots, framework, may_be_none=bool(taken_back)
-        )
-        paths = [found.path for of_kind in chosen for found in of_kind]
-    roots = stated_or_located(kind_names, stated_roots, framework)
+        if chosen.receipt is None:
+            taken_back = _take_back(output, options)
+        found = chosen_receipts(output, chosen, may_be_none=bool(taken_back))
+        paths = [each.path for of_kind in found for each in of_kind]
+    roots = roots_of(chosen)
     reports = [
-        uninstall_artifact(path, force=force, roots=roots, lock_timeout_seconds=lock_timeout)
+        uninstall_artifact(
+            path, force=options.force, roots=roots, lock_timeout_seconds=options.lock_timeout
+        )
         for path in paths
     ]
     output.result(
@@ -79,24 +74,14 @@ def command(
     require_complete(reports)
 
 
-def _take_back(
-    output: Output,
-    kind_names: Sequence[str],
-    stated_roots: Sequence[tuple[str, Path]],
-    framework: str | None,
-    lock_timeout: float,
-) -> list[Path]:
+def _take_back(output: Output, options: UninstallOptions) -> list[Path]:
     """Take back installs into the kinds' roots that were killed; return and name those roots."""
-    from mx_artifacts.install.recover import take_back_unfinished
+    from mx_artifacts.workflows.receipts import take_back_interrupted
 
-    taken_back: list[Path] = []
-    of_kinds = select_kinds(kind_names, stated_roots, framework=framework) if kind_names else ()
-    for selected in of_kinds:
-        try:
-            roots = selected.roots(environment()).values()
-        except ConfigurationError:  # which `chosen_receipts` tells
-            continue
-        taken_back += take_back_unfinished(roots, lock_timeout_seconds=lock_timeout)
+    if not options.chosen.kind_names:
+        return []
+    selected = selected_of(options.chosen)
+    taken_back = take_back_interrupted(selected, lock_timeout_seconds=options.lock_timeout)
     for root in taken_back:
         output.line(f"{root}: took back what an install that was killed had moved in")
     return taken_back

@@ -2,52 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import asdict
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from mx_artifact_cli import options
+from mx_artifact_cli.option_fields import takes
+from mx_artifact_cli.option_groups import ReceiptOptions
 from mx_artifact_cli.options import Verb
 from mx_artifact_cli.outcomes import NotUsedError
 from mx_artifact_cli.output import Output
-from mx_artifact_cli.receipts import (
-    chosen_receipts,
-    kind_option,
-    receipt_argument,
-    stated_or_located,
-)
+from mx_artifact_cli.receipts import chosen_receipts, roots_of
 
 if TYPE_CHECKING:
     from mx_artifacts.install.usage import UsageReport
 
 
 @click.command("used", cls=Verb)
-@receipt_argument
-@kind_option
-@options.root_option
-@options.framework_option
+@takes(ReceiptOptions)
 @click.pass_obj
-def command(
-    output: Output,
-    receipt: Path | None,
-    kind_names: Sequence[str],
-    stated_roots: Sequence[tuple[str, Path]],
-    framework: str | None,
-) -> None:
-    """Tell whether an engine used an installed cache or compiled beside it.
+def command(output: Output, options: ReceiptOptions) -> None:
+    """Return whether an engine used an installed cache or compiled beside it.
 
     Takes a RECEIPT, or the newest receipt of a kind's roots. Call it when the engine has started.
     The verdict is hit, recompiled, unused or unknown; exits with 0 when all are hit, else with 3.
     """
     from mx_artifacts.install.usage import UsageVerdict, usage_of
 
-    roots = stated_or_located(kind_names, stated_roots, framework)
+    roots = roots_of(options)
     reports = [
-        usage_of(of_kind[0].path, roots=roots)
-        for of_kind in chosen_receipts(output, receipt, kind_names, stated_roots, framework)
+        usage_of(of_kind[0].path, roots=roots) for of_kind in chosen_receipts(output, options)
     ]
     described = [_show(output, report) for report in reports]
     output.result({"used": described})

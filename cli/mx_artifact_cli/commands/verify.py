@@ -2,53 +2,43 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from mx_artifact_cli import options
+from mx_artifact_cli.option_fields import takes
+from mx_artifact_cli.option_groups import ReceiptOptions
 from mx_artifact_cli.options import Verb
 from mx_artifact_cli.output import Output
-from mx_artifact_cli.receipts import (
-    chosen_receipts,
-    kind_option,
-    receipt_argument,
-    stated_or_located,
-)
+from mx_artifact_cli.receipts import chosen_receipts, roots_of
 from mx_artifact_cli.text import count_of
 from mx_artifacts.errors import InstallVerificationError
 
 if TYPE_CHECKING:
     from mx_artifacts.install.receipts.receipt import RootReceipt
+    from mx_artifacts.install.state.contents import RootState
+    from mx_artifacts.install.verify import InstallVerification
 
 
 @click.command("verify", cls=Verb)
-@receipt_argument
-@kind_option
-@options.root_option
-@options.framework_option
+@takes(ReceiptOptions)
 @click.pass_obj
-def command(
-    output: Output,
-    receipt: Path | None,
-    kind_names: Sequence[str],
-    stated_roots: Sequence[tuple[str, Path]],
-    framework: str | None,
-) -> None:
+def command(output: Output, options: ReceiptOptions) -> None:
     """Check an installed cache against its receipt, byte for byte.
 
     Takes a RECEIPT, or all receipts of a kind's roots. Exits with 12 unless every file is as it
     was installed.
     """
     from mx_artifacts.filesystem.space import os_errors_translated
+    from mx_artifacts.install.verify import verify_install
 
-    verified: list[dict[str, Any]] = []
-    roots = stated_or_located(kind_names, stated_roots, framework)
-    with os_errors_translated("verify what was installed"):
-        for of_kind in chosen_receipts(output, receipt, kind_names, stated_roots, framework):
-            verified += [_verify(found.path, output, roots) for found in of_kind]
+    with os_errors_translated("look for receipts"):
+        chosen, roots = chosen_receipts(output, options), roots_of(options)
+    verified = [
+        _show(output, verify_install(found.path, roots=roots))
+        for of_kind in chosen
+        for found in of_kind
+    ]
     output.result({"receipts": verified})
     entries = [entry for one in verified for root in one["roots"] for entry in root["entries"]]
     bad = [entry for entry in entries if entry["state"] != "intact"]
@@ -60,33 +50,17 @@ def command(
         )
 
 
-def _verify(path: Path, output: Output, roots: Collection[Path]) -> dict[str, Any]:
-    from mx_artifacts.install.receipts.believed import check_roots
-    from mx_artifacts.install.receipts.lookup import claims, newer_than, receipts_beside
-    from mx_artifacts.install.receipts.receipt import load_receipt
-    from mx_artifacts.install.state.contents import verify_receipt
-
-    receipt = load_receipt(path)
-    check_roots(path, receipt, roots)
-    newer = newer_than(receipts_beside(path), path)
-    superseded = {entry for root in receipt.roots for entry in claims(newer, root.root)}
-    report = verify_receipt(receipt, except_for=superseded)
+def _show(output: Output, verified: InstallVerification) -> dict[str, Any]:
+    """Say what became of an install; return it for the JSON formats."""
+    receipt, report = verified.receipt, verified.report
     output.line(f"{receipt.artifact.kind}: artifact {receipt.artifact.artifact_id}")
     for root, recorded in zip(report.roots, receipt.roots, strict=True):
-        if not recorded.installed:
+        if recorded.installed:
+            _show_entries(output, root)
+        else:
             _show_kept(output, recorded)
-            continue
-        states = [entry.state for entry in root.entries]
-        counts = ", ".join(f"{states.count(s)} {s}" for s in ("intact", "changed", "missing"))
-        output.line(f"  {root.root}: {counts}")
-        for entry in root.entries:
-            if entry.state != "intact":
-                files = [f"{p} (changed)" for p in entry.changed] + [
-                    f"{p} (missing)" for p in entry.missing
-                ]
-                output.line(f"    {entry.entry}: {', '.join(files) or 'missing'}")
     described = {
-        "receipt": path,
+        "receipt": verified.receipt_path,
         "kind": receipt.artifact.kind,
         "artifact_id": receipt.artifact.artifact_id,
         "roots": [
@@ -109,6 +83,18 @@ def _verify(path: Path, output: Output, roots: Collection[Path]) -> dict[str, An
     }
     output.record("verified", described)
     return described
+
+
+def _show_entries(output: Output, root: RootState) -> None:
+    """Count the entries of a root by their state, and name the files that are not as they were."""
+    states = [entry.state for entry in root.entries]
+    counts = ", ".join(f"{states.count(s)} {s}" for s in ("intact", "changed", "missing"))
+    output.line(f"  {root.root}: {counts}")
+    for entry in root.entries:
+        if entry.state != "intact":
+            files = [f"{path} (changed)" for path in entry.changed]
+            files += [f"{path} (missing)" for path in entry.missing]
+            output.line(f"    {entry.entry}: {', '.join(files) or 'missing'}")
 
 
 def _show_kept(output: Output, root: RootReceipt) -> None:

@@ -3,78 +3,81 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, dataclass
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from mx_artifact_cli import options
+from mx_artifact_cli import options as shared
 from mx_artifact_cli.connect import open_client
 from mx_artifact_cli.describe import identity_facts, identity_object, shortened
+from mx_artifact_cli.event_notes import EventNotes
+from mx_artifact_cli.option_fields import nested, option, takes
+from mx_artifact_cli.option_groups import IdentityOptions
 from mx_artifact_cli.options import Verb
 from mx_artifact_cli.output import Output
-from mx_artifact_cli.selection import ALL, SelectedKind, identify, select_kinds, warn_of_unchecked
+from mx_artifact_cli.selection import ALL, identify, select_kinds
 from mx_artifact_cli.text import count_of
-from mx_artifacts import parsing, settings
+from mx_artifacts import parsing
 from mx_artifacts.errors import ConfigurationError, ExitCode
-from mx_artifacts.node.environment import environment
+from mx_artifacts.observability.catalogue import IdentityUnchecked
 
 if TYPE_CHECKING:
     from mx_artifacts.artifacts.target.explain import Candidate, Explanation
-    from mx_artifacts.artifacts.target.suitability import RootObjection
     from mx_artifacts.kinds.base import CacheKind
+    from mx_artifacts.workflows.explain_kind import RootHere
 
 MAX_PASSED_OVER = 8
 """Maximum number of sources shown to people that could not be compared."""
 
 
+@dataclass(frozen=True)
+class WhyOptions:
+    """What `why` is asked for."""
+
+    kind_names: tuple[str, ...] = option(
+        click.option(
+            "--kind",
+            "kind_names",
+            cls=shared.KindOption,
+            multiple=True,  # so that a second one can be refused
+            metavar="KIND",
+            required=True,
+            help="Cache kind.",
+        )
+    )
+    model: str | None = option(
+        shared.parsed_option(
+            "--model",
+            parsing.parse_model_name,
+            "Model that the cache belongs to.",
+            metavar="NAME",
+        )
+    )
+    identity: IdentityOptions = nested(IdentityOptions)
+    profile: str = option(shared.profile_option())
+    stated_roots: tuple[tuple[str, Path], ...] = option(shared.root_option)
+    accelerator: str | None = option(shared.accelerator_option)
+    server: str = option(shared.server_option)
+    key_factors: tuple[Path, Path] | None = option(
+        click.option(
+            "--key-factors",
+            nargs=2,
+            type=click.Path(path_type=Path),
+            metavar="HERE THERE",
+            help="Compare two files in which the engine says what its key is made of (inductor: "
+            "vLLM's cache_key_factors.json), or directories with one each, instead of asking the "
+            "central server.",
+        )
+    )
+
+
 @click.command("why", cls=Verb)
-@click.option(
-    "--kind",
-    "kind_names",
-    cls=options.KindOption,
-    multiple=True,  # so that a second one can be refused
-    metavar="KIND",
-    required=True,
-    help="Cache kind.",
-)
-@options.parsed_option(
-    "--model", parsing.parse_model_name, "Model that the cache belongs to.", metavar="NAME"
-)
-@options.identity_option
-@options.framework_option
-@options.arch_option
-@options.device_option
-@options.profile_option()
-@options.root_option
-@options.accelerator_option
-@options.server_option
-@click.option(
-    "--key-factors",
-    nargs=2,
-    type=click.Path(path_type=Path),
-    metavar="HERE THERE",
-    help="Compare two files in which the engine says what its key is made of (inductor: vLLM's "
-    "cache_key_factors.json), or directories with one each, instead of asking the central server.",
-)
+@takes(WhyOptions)
 @click.pass_context
-def command(
-    context: click.Context,
-    /,
-    kind_names: tuple[str, ...],
-    model: str | None,
-    stated: Mapping[str, str],
-    framework: str | None,
-    arch: str | None,
-    device: int,
-    profile: str,
-    stated_roots: Sequence[tuple[str, Path]],
-    accelerator: str | None,
-    server: str,
-    key_factors: tuple[Path, Path] | None,
-) -> None:
+def command(context: click.Context, options: WhyOptions) -> None:
     """Say which source would be used here, or what keeps each from it.
 
     Sets this node's identity beside that of every ready source of the same kind: of the model, or,
@@ -83,34 +86,38 @@ def command(
     when there is none.
     """
     output: Output = context.obj
-    if ALL in kind_names or len(set(kind_names)) > 1:
+    if ALL in options.kind_names or len(set(options.kind_names)) > 1:
         raise ConfigurationError(
-            f"why takes one kind, not --kind {' --kind '.join(kind_names)}",
+            f"why takes one kind, not --kind {' --kind '.join(options.kind_names)}",
             hint="ask for one kind after the other",
         )
-    (selected,) = select_kinds(kind_names, stated_roots, stated, framework)
-    if key_factors is not None:
-        context.exit(_compare_factors(output, selected.kind, *key_factors))
+    (selected,) = select_kinds(
+        options.kind_names,
+        options.stated_roots,
+        options.identity.stated,
+        options.identity.framework,
+    )
+    if options.key_factors is not None:
+        context.exit(_compare_factors(output, selected.kind, *options.key_factors))
+    model, kind = options.model, selected.kind
     if model is None:
         raise ConfigurationError("the model has no name", hint="state one with --model")
     # After what needs no such imports.
-    from mx_artifacts.artifacts.target.discover import target_of
-    from mx_artifacts.artifacts.target.explain import explain_sources
     from mx_artifacts.artifacts.target.suitability import SourceWanted
+    from mx_artifacts.workflows.explain_kind import explain_kind, roots_here
 
-    kind = selected.kind
-    probed = identify(selected, model, stated, framework, arch=arch, device=device, profile=profile)
-    warn_of_unchecked(output, kind, probed)
-    with open_client(server) as client:
-        wanted = SourceWanted(accelerator=accelerator or probed.accelerator)
-        target = target_of(probed.identity, wanted)
-        target = replace(target, root_objection=_root_objection(selected))
-        explained = explain_sources(client, target)
+    probed = identify(selected, model, options.identity, options.profile)
+    if probed.unchecked:
+        EventNotes(output)(IdentityUnchecked(kind.name, probed.unchecked))
+    with open_client(options.server) as client:
+        wanted = SourceWanted(accelerator=options.accelerator or "")
+        explained = explain_kind(client, selected, probed, wanted)
     candidates = explained.candidates
-    roots = _roots(selected)
+    roots = roots_here(selected)
+    root_objects = [_root_object(each) for each in roots]
     output.line(f"{kind.name} of model {model}: {_verdict(candidates)}")
     output.facts(identity_facts(probed.identity, probed.origins), indent="  identity  ")
-    for root in roots:
+    for root in root_objects:
         output.line(f"  root      {_described_root(root)}")
     for each in candidates:
         _show(output, kind, each, roots)
@@ -124,7 +131,7 @@ def command(
             "identity": identity_object(probed.identity),
             "identity_origins": dict(probed.origins),
             "unchecked": list(probed.unchecked),
-            "roots": roots,
+            "roots": root_objects,
             "candidates": [_candidate_object(kind, each) for each in candidates],
             "passed_over": dict(explained.passed_over),
             "not_looked_at": explained.not_looked_at,
@@ -157,22 +164,6 @@ def _outcome(candidate: Candidate) -> str:
     return " and ".join(reasons)
 
 
-def _root_objection(selected: SelectedKind) -> RootObjection:
-    """Return what a fetch into this node's roots objects to sources."""
-    from mx_artifacts.artifacts.factories import transfer_of_kind
-    from mx_artifacts.artifacts.target.suitability import no_objection
-
-    try:
-        return transfer_of_kind(
-            selected.kind,
-            bundle_root=settings.BUNDLE_ROOT.read(),
-            roots=selected.stated_roots,
-            framework=selected.engine,
-        ).root_objection
-    except ConfigurationError:  # a root that nothing tells the place of; `_roots` says so
-        return no_objection
-
-
 def _show_what_was_not_compared(output: Output, explained: Explanation) -> None:
     for source, reason in islice(explained.passed_over.items(), MAX_PASSED_OVER):
         output.line(f"source {source} was not compared: {reason}")
@@ -183,23 +174,16 @@ def _show_what_was_not_compared(output: Output, explained: Explanation) -> None:
         output.line(f"{others} of other models were not looked at")
 
 
-def _roots(selected: SelectedKind) -> list[dict[str, str]]:
-    """Describe this node's roots: where, what decided it, and whether something is there."""
-    roots = []
-    for rule in selected.kind.roots:
-        stated = selected.stated_roots.get(rule.name)
-        name = selected.kind.root_label(rule.name)
-        try:
-            path, decided_by = selected.locate(rule, environment())
-        except ConfigurationError as error:  # which is no reason not to compare identities
-            state = f"{error}; {error.hint()}"
-            roots.append({"name": name, "path": "", "decided_by": "", "state": state})
-            continue
-        state = "there" if path.exists() else "not there yet"
-        if rule.required_identity and not stated:
-            state = "off, since its path is not stated"
-        roots.append({"name": name, "path": str(path), "decided_by": decided_by, "state": state})
-    return roots
+def _root_object(root: RootHere) -> dict[str, str]:
+    """Describe a root of this node: where, what decided it, and whether something is there."""
+    if root.path is None:
+        state = f"{root.error}; {root.error.hint()}" if root.error else ""
+    elif root.is_off:
+        state = "off, since its path is not stated"
+    else:
+        state = "there" if root.path.exists() else "not there yet"
+    path = "" if root.path is None else str(root.path)
+    return {"name": root.label, "path": path, "decided_by": root.decided_by, "state": state}
 
 
 def _described_root(root: Mapping[str, str]) -> str:
@@ -208,9 +192,9 @@ def _described_root(root: Mapping[str, str]) -> str:
     return f"{root['path']}  ({root['decided_by']}; {root['state']})"
 
 
-def _show(
-    output: Output, kind: CacheKind, candidate: Candidate, roots: Sequence[Mapping[str, str]]
-) -> None:
+def _show(output: Output, kind: CacheKind, candidate: Candidate, roots: Sequence[RootHere]) -> None:
+    from mx_artifacts.workflows.explain_kind import field_differences, unlike_roots
+
     stored = candidate.stored
     source = f"{stored.mx_source_id} (worker {stored.worker_id})"
     output.line(
@@ -222,25 +206,21 @@ def _show(
     for reason in (candidate.verdict.refusal, candidate.verdict.obstacle):
         if reason:
             output.line(f"  {reason}")
-    for difference in _differences(kind, candidate):
-        output.line(f"  {difference['field']}")
-        output.line(f"    here   {shortened(difference['here']) or '(not stated)'}")
-        output.line(f"    there  {shortened(difference['there']) or '(not stated)'}")
-        output.line(f"    {difference['advice']}")
-    for name, theirs in candidate.roots.items():
-        label = kind.root_label(name)
-        ours = next((root for root in roots if root["name"] == label), None)
-        if ours is not None and theirs != ours["path"] != "":
-            output.line(f"  root {label} is {theirs} there, {ours['path']} here")
-            output.line(f"    set the same on both nodes; here {ours['decided_by']} decided")
+    for difference in field_differences(kind, candidate):
+        output.line(f"  {difference.field}")
+        output.line(f"    here   {shortened(difference.here) or '(not stated)'}")
+        output.line(f"    there  {shortened(difference.there) or '(not stated)'}")
+        output.line(f"    {difference.advice}")
+    for root, theirs in unlike_roots(kind, candidate, roots):
+        output.line(f"  root {root.label} is {theirs} there, {root.path} here")
+        output.line(f"    set the same on both nodes; here {root.decided_by} decided")
 
 
 def _unreadable(candidate: Candidate) -> str:
     """Return why this node could not read from the source, or ""."""
-    from mx_artifacts.artifacts.transport_labels import transports_of
+    from mx_artifacts.workflows.explain_kind import needs_nixl
 
-    only_nixl = transports_of(candidate.stored.record.topology) == (settings.NIXL,)
-    if not only_nixl or settings.TRANSPORT.read() == settings.NIXL:
+    if not needs_nixl(candidate):
         return ""
     return (
         "it is read by NIXL only, which is not allowed here: set MX_TRANSPORT=nixl where everybody "
@@ -248,20 +228,9 @@ def _unreadable(candidate: Candidate) -> str:
     )
 
 
-def _differences(kind: CacheKind, candidate: Candidate) -> list[dict[str, str]]:
-    from mx_artifacts.identity.values import advice_for
-
-    described = []
-    for name, (ours, theirs) in candidate.differences.items():
-        key = name.removeprefix("extra_parameters.")
-        advice = advice_for(kind, name)
-        if not theirs and key in kind.strict_parameters:
-            advice = "it was published under the reference's profile; try --profile reference"
-        described.append({"field": key, "here": ours, "there": theirs, "advice": advice})
-    return described
-
-
 def _candidate_object(kind: CacheKind, candidate: Candidate) -> dict[str, Any]:
+    from mx_artifacts.workflows.explain_kind import field_differences
+
     stored = candidate.stored
     return {
         "mx_source_id": stored.mx_source_id,
@@ -273,7 +242,7 @@ def _candidate_object(kind: CacheKind, candidate: Candidate) -> dict[str, Any]:
         "refusal": candidate.verdict.refusal,
         "obstacle": candidate.verdict.obstacle,
         "roots": {kind.root_label(name): path for name, path in candidate.roots.items()},
-        "differences": _differences(kind, candidate),
+        "differences": [asdict(each) for each in field_differences(kind, candidate)],
     }
 
 

@@ -18,7 +18,7 @@ _ALL_HERE = "all of it was here already"
 def headline(report: InstallReport) -> str:
     """Return what became of the artifact, in a few words."""
     unusable = sum(len(root.unusable) for root in report.roots)
-    if report.is_of_no_use:
+    if report.nothing_usable:
         return "nothing of it can be used here"
     if report.unchanged and unusable:
         return f"all of it was here already, but {unusable} of it cannot be used"
@@ -50,8 +50,8 @@ def _kept_parts(root: RootReport) -> str:
         "not verified": len(doubted),
         "not usable": len(root.unusable),
     }
-    told = ", ".join(f"{count} {what}" for what, count in parts.items() if count)
-    return f" ({told})" if told else ""
+    listed = ", ".join(f"{count} {what}" for what, count in parts.items() if count)
+    return f" ({listed})" if listed else ""
 
 
 def warn_of_unusable(output: Output, kind: str, report: InstallReport) -> None:
@@ -66,7 +66,7 @@ def warn_of_unusable(output: Output, kind: str, report: InstallReport) -> None:
             )
 
 
-def no_use(kind: str, report: InstallReport) -> NotUsedError:
+def nothing_usable_error(kind: str, report: InstallReport) -> NotUsedError:
     """Return the error for an artifact of which the engine will use nothing."""
     kept = any(root.unusable.keys() - root.dropped.keys() for root in report.roots)
     reasons = (why for root in report.roots for why in {**root.dropped, **root.unusable}.values())

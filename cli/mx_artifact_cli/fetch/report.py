@@ -14,14 +14,12 @@ from mx_artifact_cli.fetch.install_report import (
     warn_of_unusable,
 )
 from mx_artifact_cli.output import Output, error_object
-from mx_artifact_cli.selection import SelectedKind
 from mx_artifact_cli.text import count_of, format_bytes, format_seconds
-from mx_artifacts.node.environment import environment
 
 if TYPE_CHECKING:
     from mx_artifacts.artifacts.protocol import ArtifactSourceEndpoint
-    from mx_artifacts.artifacts.target.fetch_values import FetchPlan, FetchResult
-    from mx_artifacts.identity.identify import ProbedIdentity
+    from mx_artifacts.artifacts.target.fetch_values import FetchPlan
+    from mx_artifacts.workflows.fetch_kinds import FetchedKind, PlannedKind
 
 
 def _source_object(source: ArtifactSourceEndpoint) -> dict[str, Any]:
@@ -34,20 +32,13 @@ def _source_object(source: ArtifactSourceEndpoint) -> dict[str, Any]:
     }
 
 
-def show_plan(
-    output: Output,
-    selected: SelectedKind,
-    probed: ProbedIdentity,
-    plan: FetchPlan,
-    standing: Mapping[Path, int],
-    *,
-    replace: bool,
-) -> dict[str, Any]:
+def show_plan(output: Output, planned: PlannedKind, *, replace: bool) -> dict[str, Any]:
     """Show what a fetch would do; return it for programs."""
+    selected, probed, plan = planned.selected, planned.probed, planned.plan
     first = plan.sources[0]
-    roots = selected.roots(environment())
+    roots = selected.roots()
     outcome = headline(plan.already) if plan.already else "would be fetched and installed"
-    output.line(f"{selected.kind.name}: {outcome}")
+    output.line(f"{selected.name}: {outcome}")
     output.facts(identity_facts(probed.identity, probed.origins), indent="  identity  ")
     facts = {
         "bytes": format_bytes(first.total_size),
@@ -59,27 +50,27 @@ def show_plan(
     output.facts({name: value for name, value in facts.items() if value}, indent="  ")
     if plan.already:
         show_roots(output, plan.already)
-        warn_of_unusable(output, selected.kind.name, plan.already)
+        warn_of_unusable(output, selected.name, plan.already)
     else:
-        _show_standing(output, standing, replace)
-    planned = {
-        "kind": selected.kind.name,
+        _show_existing(output, planned.existing_entries, replace)
+    described = {
+        "kind": selected.name,
         "sources": [_source_object(source) for source in plan.sources],
         "total_bytes": first.total_size,
         "already_installed": plan.already is not None,
         "unusable": _unusable(plan),
-        "standing": {str(root): count for root, count in standing.items()},
+        "existing": {str(root): count for root, count in planned.existing_entries.items()},
         "roots": {selected.kind.root_label(name): path for name, path in roots.items()},
         "identity": identity_object(probed.identity),
     }
-    output.record("planned", planned)
-    return planned
+    output.record("planned", described)
+    return described
 
 
-def _show_standing(output: Output, standing: Mapping[Path, int], replace: bool) -> None:
+def _show_existing(output: Output, existing: Mapping[Path, int], replace: bool) -> None:
     """Say what is known of kept and replaced entries before the artifact's index is here."""
     fate = "replaced" if replace else "kept (with --replace: replaced)"
-    for root, count in standing.items():
+    for root, count in existing.items():
         output.line(
             f"  {root} holds {count_of(count, 'entry', 'entries')}; those that the artifact has "
             f"too would be {fate}. Which they are, and whether they are fit for use, is known "
@@ -94,9 +85,9 @@ def _unusable(plan: FetchPlan) -> dict[str, dict[str, str]]:
     return {str(root.root): dict(root.unusable) for root in roots if root.unusable}
 
 
-def show_fetched(output: Output, probed: ProbedIdentity, fetched: FetchResult) -> dict[str, Any]:
+def show_fetched(output: Output, installed: FetchedKind) -> dict[str, Any]:
     """Show what was fetched and installed; return it for programs."""
-    report = fetched.report
+    fetched, report = installed.result, installed.result.report
     output.line(f"{fetched.kind}: {headline(report)}")
     facts = {
         "from": f"{fetched.source.worker_grpc_endpoint} (worker {fetched.source.worker_id})",
@@ -119,7 +110,7 @@ def show_fetched(output: Output, probed: ProbedIdentity, fetched: FetchResult) -
     show_roots(output, report)
     output.line(f"  receipt   {report.receipt_path}")
     warn_of_unusable(output, fetched.kind, report)
-    installed = {
+    described = {
         "kind": fetched.kind,
         "source": _source_object(fetched.source),
         "total_bytes": fetched.total_bytes,
@@ -130,7 +121,7 @@ def show_fetched(output: Output, probed: ProbedIdentity, fetched: FetchResult) -
         "left_behind": {at: error_object(error) for at, error in fetched.left_behind.items()},
         "receipt": report.receipt_path,
         "roots": root_objects(report),
-        "identity": identity_object(probed.identity),
+        "identity": identity_object(installed.probed.identity),
     }
-    output.record("installed", installed)
-    return installed
+    output.record("installed", described)
+    return described

@@ -106,8 +106,8 @@ class Seeder:
         growing = PartialChunkSource(worker.transport, bundles)
         undo.callback(growing.close)
         indexes = {index: each.index for index, each in maps.items()}
-        worker.server.add_source(mx_source_id, artifact_id, manifest, growing, indexes)
-        undo.callback(worker.server.remove_artifact, mx_source_id, artifact_id)
+        worker.artifacts.add_source(mx_source_id, artifact_id, manifest, growing, indexes)
+        undo.callback(worker.artifacts.remove_artifact, mx_source_id, artifact_id)
         seed = Seed(growing, bundles, maps)
         record = worker.record(
             ArtifactSummary(

@@ -1,4 +1,4 @@
-"""A receiver that keeps what comes for others, and passes on what is lacking here."""
+"""A receiver that keeps received spans for others, and passes on those that are missing here."""
 
 from __future__ import annotations
 

@@ -95,7 +95,7 @@ class Advertisement:
         """Report no more, and mark the record STALE if the server can be reached. Idempotent.
 
         In a child of fork nothing happens: the record is the parent's. Return False where the
-        server could not be told.
+        server could not be reached.
         """
         return not self._worker.is_of_this_process or self._heartbeat.stop(tell_server=tell_server)
 
@@ -152,7 +152,7 @@ class Advertisement:
             self._identity.model_name,
             self.mx_source_id,
         )
-        self._worker.server.rename_source(self.mx_source_id, given)
+        self._worker.artifacts.rename_source(self.mx_source_id, given)
         self.mx_source_id = given
 
 

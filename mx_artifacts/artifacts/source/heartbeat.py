@@ -84,7 +84,7 @@ class Heartbeat:
     def stop(self, *, tell_server: bool = True) -> bool:
         """End the thread, and report STALE unless `tell_server` is false. Idempotent.
 
-        Return False where the server could not be told.
+        Return False where the server could not be reached.
         """
         self.request_stop()
         if self._thread.is_alive():
@@ -109,7 +109,7 @@ class Heartbeat:
                 self.beat()
             except Exception:  # what nobody has thought of must not end the heartbeat
                 logger.exception("heartbeat failed; trying again")
-            if not self._wake.is_set():  # else what was to be told changed meanwhile
+            if not self._wake.is_set():  # else the status changed meanwhile
                 self._has_beaten.set()
 
     def _report(self) -> None:

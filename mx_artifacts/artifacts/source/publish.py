@@ -49,7 +49,7 @@ class PublishedArtifactSource:
 
     @property
     def worker_grpc_endpoint(self) -> str:
-        """Where targets are told to connect to, host:port."""
+        """Where targets connect to, host:port."""
         return self.worker.server.endpoint
 
     def stop(self) -> None:
@@ -106,7 +106,7 @@ def publish_artifact_source(
         for mx_source_id, each in identities.items():
             if advertisements:  # the first of which may go by the server's id by now
                 first_id = advertisements[0].mx_source_id
-                worker.server.add_alias(mx_source_id, first_id, bundle.artifact_id)
+                worker.artifacts.add_alias(mx_source_id, first_id, bundle.artifact_id)
             advertisements.append(Advertisement(each, record, worker))
             advertisements[-1].start()
     except BaseException:
@@ -137,7 +137,7 @@ def replace_artifact(
         raise
     try:
         for alias in source_ids[1:]:
-            worker.server.add_alias(alias, source.mx_source_id, bundle.artifact_id)
+            worker.artifacts.add_alias(alias, source.mx_source_id, bundle.artifact_id)
         for each in source.advertisements:
             each.change(bundle.summary(worker.node_rank))
     except BaseException:
@@ -151,7 +151,7 @@ def replace_artifact(
 
 
 def _serve(worker: SourceWorker, mx_source_id: str, bundle: ArtifactBundle) -> None:
-    worker.server.add_artifact(
+    worker.artifacts.add_artifact(
         mx_source_id,
         bundle.artifact_id,
         bundle.manifest,
@@ -163,4 +163,4 @@ def _serve(worker: SourceWorker, mx_source_id: str, bundle: ArtifactBundle) -> N
 
 def _remove(worker: SourceWorker, source_ids: Sequence[str], bundle: ArtifactBundle) -> None:
     for mx_source_id in source_ids:
-        worker.server.remove_artifact(mx_source_id, bundle.artifact_id)
+        worker.artifacts.remove_artifact(mx_source_id, bundle.artifact_id)

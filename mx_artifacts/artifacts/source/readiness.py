@@ -26,6 +26,8 @@ from mx_artifacts.errors import (
     SourceChangedError,
 )
 from mx_artifacts.node.network import is_loopback, is_unspecified
+from mx_artifacts.observability.catalogue import EngineAwaited, RootsSettling
+from mx_artifacts.observability.events import EventSink, ignore_events
 from mx_artifacts.runtime.clock import SYSTEM_CLOCK, Clock
 
 POLL_SECONDS = 2.0
@@ -94,12 +96,19 @@ def health_url(url: str, *, node_rank: int = 0, head_address: str = "") -> str:
     return urlunsplit(parts._replace(netloc=netloc if port is None else f"{netloc}:{port}"))
 
 
-def wait_until_ready(url: str, *, timeout_seconds: float, clock: Clock = SYSTEM_CLOCK) -> None:
+def wait_until_ready(
+    url: str,
+    *,
+    timeout_seconds: float,
+    events: EventSink = ignore_events,
+    clock: Clock = SYSTEM_CLOCK,
+) -> None:
     """Poll `url` every two seconds until it answers with a status of 2xx. Proxies are not used.
 
     Raises:
-        EngineNotReadyError: it did not within `timeout_seconds`; says what came instead.
+        EngineNotReadyError: it did not within `timeout_seconds`; names the last answer.
     """
+    events(EngineAwaited(url))
     deadline = clock.monotonic() + timeout_seconds
     while True:
         answer = _poll(url, min(REQUEST_TIMEOUT_SECONDS, timeout_seconds))
@@ -147,6 +156,7 @@ def wait_until_settled(
     *,
     settle_seconds: float,
     timeout_seconds: float,
+    events: EventSink = ignore_events,
     clock: Clock = SYSTEM_CLOCK,
 ) -> RootsSignature:
     """Block until `roots` hold files and their signature stayed the same for `settle_seconds`.
@@ -156,6 +166,7 @@ def wait_until_settled(
         SourceChangedError: the files still changed then.
     """
     roots = list(roots)
+    events(RootsSettling(tuple(str(root) for root, _ in roots)))
     deadline = clock.monotonic() + timeout_seconds
     last, since = signature_of(roots), clock.monotonic()
     while True:

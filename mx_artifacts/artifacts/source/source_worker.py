@@ -16,6 +16,7 @@ from mx_artifacts.memory.budget import BundleBudget
 from mx_artifacts.observability.events import EventSink, ignore_events
 from mx_artifacts.runtime.process_end import PROCESS_END, HomeProcess
 from mx_artifacts.transport.base import Transport
+from mx_artifacts.worker.artifact_service import ArtifactService
 from mx_artifacts.worker.serving_settings import ServingSettings
 from mx_artifacts.worker.worker_server import WorkerServer
 
@@ -32,6 +33,7 @@ class SourceWorker:
         settings: with the host and the address to listen on found out.
         worker_id: this worker's id at the central server: 8 hex characters.
         memory: for the bundles that it serves.
+        artifacts: what it serves.
         server_wait: how long the central server is waited for.
     """
 
@@ -68,7 +70,8 @@ class SourceWorker:
         self._home = HomeProcess()
         self._lock = threading.Lock()
         self._advertisements: weakref.WeakSet[Advertisement] = weakref.WeakSet()
-        self.server = WorkerServer(transport, self.settings, worker_rank=worker_rank, events=events)
+        self.artifacts = ArtifactService(transport, self.settings, worker_rank=worker_rank)
+        self.server = WorkerServer(transport, self.settings, [self.artifacts], events=events)
         try:
             self.server.start()
         except BaseException:

@@ -65,6 +65,8 @@ def candidate_sources(
     records = RecordReader(client)
     found = False
     for ref in (order or order_of_settings())(usable):
+        if not records.may_read:
+            break
         if deadline is not None and deadline.passed:
             if found:
                 return

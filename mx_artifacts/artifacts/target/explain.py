@@ -71,7 +71,7 @@ class Explanation:
         candidates: the ready sources of the model, or where nobody serves it, of any model; the
             nearest first, at most MAX_EXPLAINED.
         passed_over: why sources were not compared, by source and worker id.
-        not_looked_at: how many source ids of other models were not read.
+        not_looked_at: how many source ids were not read: there are more than one discovery reads.
     """
 
     candidates: tuple[Candidate, ...] = ()
@@ -105,7 +105,7 @@ def explain_sources(
     return Explanation(
         others.candidates,
         {**found.passed_over, **others.passed_over},
-        not_looked_at=len(sources) - len(looked_at),
+        not_looked_at=len(sources) - len(looked_at) + others.not_looked_at,
     )
 
 
@@ -131,7 +131,11 @@ class _Search:
     def explain(self, sources: Mapping[str, Sequence[SourceRef]]) -> Explanation:
         """Compare those of `sources` that are of the target's kind, the nearest first."""
         distances: dict[str, int] = {}
+        left = len(sources)
         for source_id, workers in sources.items():
+            if not self._records.may_read:
+                break
+            left -= 1
             identity = self._identity_of(source_id, workers)
             if identity is not None and same_kind(self._target.identity, identity):
                 distances[source_id] = len(identity_differences(self._target.identity, identity))
@@ -141,7 +145,7 @@ class _Search:
             is_same = distances[source_id] == 0
             candidates += self._compare(sources[source_id], room, until_one_fits=is_same)
         candidates.sort(key=lambda each: (len(each.differences), not each.fits))
-        return Explanation(tuple(candidates[:MAX_EXPLAINED]), self._passed_over)
+        return Explanation(tuple(candidates[:MAX_EXPLAINED]), self._passed_over, left)
 
     def _identity_of(self, source_id: str, workers: Sequence[SourceRef]) -> SourceIdentity | None:
         """Return the identity of a source id, None where it can be compared with nothing."""
@@ -184,6 +188,8 @@ class _Search:
     def _read(self, ref: SourceRef) -> StoredWorker | None:
         label = label_of(ref)
         if label not in self._stored:
+            if not self._records.may_read:
+                return None
             self._stored[label] = self._records.read(ref)
             if error := self._records.failures.get(label):
                 self._passed_over[label] = f"its record could not be read: {error}"

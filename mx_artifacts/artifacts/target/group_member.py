@@ -7,6 +7,7 @@ is told to all of them. docs/groups.md says what is left: a member that cannot l
 
 from __future__ import annotations
 
+import socket
 import threading
 import uuid
 from collections.abc import Sequence
@@ -15,6 +16,7 @@ from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import Protocol
 
+from mx_artifacts import settings
 from mx_artifacts.core.groups import PRESENCE_SECONDS, MemberReport, Phase, Progress, Round
 from mx_artifacts.errors import (
     BackendUnavailableError,
@@ -56,6 +58,14 @@ class GroupWanted:
     size: int
     member_id: str
     timeout_seconds: float = 600.0
+
+
+def member_id_here(*, node_rank: int | None = None, worker_rank: int | None = None) -> str:
+    """Return a name for this process in a group: POD_NAME, else the host's name, and the ranks."""
+    parts = [settings.POD_NAME.read() or socket.gethostname()]
+    parts += [f"node{node_rank}"] if node_rank is not None else []
+    parts += [f"worker{worker_rank}"] if worker_rank is not None else []
+    return ".".join(parts)
 
 
 class GroupClient(Protocol):
@@ -184,7 +194,7 @@ class GroupMember:
         """Wait until all have moved.
 
         Raises:
-            InstallError: a part of the artifact was dropped, or what stands here is not usable.
+            InstallError: a part of the artifact was dropped, or what is here is not usable.
             GroupFailedError: a member failed.
             GroupInDoubtError: the server cannot be asked whether all have.
         """

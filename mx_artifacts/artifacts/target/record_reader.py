@@ -7,6 +7,9 @@ from mx_artifacts.client.central import CentralClient
 from mx_artifacts.core.sources import SourceRef, StoredWorker
 from mx_artifacts.errors import MxArtifactsError
 
+MAX_RECORDS = 2048
+"""Maximum number of records that one discovery reads, some seconds' worth. A fleet has as many
+sources of one identity at the most, of which the first ones that fit are taken."""
 MAX_FAILURES_IN_A_ROW = 3
 """Maximum number of records that fail one after the other. It is then the central server that does
 not answer: each further one might cost the time-out of a call."""
@@ -21,7 +24,13 @@ class RecordReader:
     def __init__(self, client: CentralClient) -> None:
         self._client = client
         self._failed_in_a_row = 0
+        self._left = MAX_RECORDS
         self.failures: dict[str, MxArtifactsError] = {}
+
+    @property
+    def may_read(self) -> bool:
+        """Whether fewer than MAX_RECORDS were read."""
+        return self._left > 0
 
     def read(self, ref: SourceRef) -> StoredWorker | None:
         """Return a record; None where it was removed meanwhile, or could not be read.
@@ -29,6 +38,7 @@ class RecordReader:
         Raises:
             MxArtifactsError: MAX_FAILURES_IN_A_ROW calls have failed; that of the last one.
         """
+        self._left -= 1
         try:
             stored = self._client.get_metadata(ref.mx_source_id, ref.worker_id)
         except MxArtifactsError as error:

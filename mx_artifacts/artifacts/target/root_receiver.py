@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from mx_artifacts.bundle.index import BundleMap
 from mx_artifacts.bundle.spans import Span, span_of_chunk, spans_of
+from mx_artifacts.core.foreign_text import shown
 from mx_artifacts.core.identity import SourceType
 from mx_artifacts.core.manifest import ArtifactManifest, ManifestFile
 from mx_artifacts.errors import ManifestInvalidError
@@ -96,7 +97,7 @@ class RootReceiver:
         for file in manifest.files:
             name = file.path.rpartition("/")[2]
             if name in files:
-                raise ManifestInvalidError(f"the artifact has two bundles {name!r}")
+                raise ManifestInvalidError(f"the artifact has two bundles '{shown(name)}'")
             files[name] = file
         pairs = []
         for bundle in self._wanted:

@@ -8,8 +8,10 @@ from types import MappingProxyType
 
 from mx_artifacts.artifacts.labels import ARTIFACT_LABEL
 from mx_artifacts.core.compatibility import accelerators_compatible, identity_differences
+from mx_artifacts.core.foreign_text import shown
 from mx_artifacts.core.identity import SourceIdentity
 from mx_artifacts.core.sources import SourceRef, SourceStatus, StoredWorker, WorkerRecord
+from mx_artifacts.parsing import parse_address
 
 RootObjection = Callable[[WorkerRecord], str]
 """Returns why the cache of a source that fits otherwise cannot be used in these roots, or ""."""
@@ -127,6 +129,8 @@ class Target:
         obstacle, hint = "", _hint(differences)
         if not record.worker_grpc_endpoint:
             obstacle = "it gives no worker endpoint"
+        elif not _is_address(record.worker_grpc_endpoint):
+            obstacle = f"its endpoint '{shown(record.worker_grpc_endpoint)}' is not host:port"
         elif record.status is not SourceStatus.READY:
             obstacle = f"it is {record.status.name.lower()}, not ready"
         elif not (differences or refusal):
@@ -146,6 +150,13 @@ class Target:
         if self.wanted.artifact_id in ("", artifact_id):
             return {}
         return {"artifact_id": (self.wanted.artifact_id, artifact_id)}
+
+
+def _is_address(endpoint: str) -> bool:
+    try:
+        return parse_address(endpoint) == endpoint
+    except ValueError:
+        return False
 
 
 def _hint(differences: Mapping[str, Difference]) -> str | None:

@@ -18,7 +18,7 @@ _recent: dict[Path, tuple[Stamp, Receipt]] = {}  # the latest used comes last
 
 
 def cached_receipt(directory: Directory, name: str) -> Receipt:
-    """Return the receipt `name` in `directory`, as it stands there now.
+    """Return the receipt `name` in `directory`, as it is there now.
 
     Raises:
         FileNotFoundError: there is none.

@@ -14,6 +14,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from mx_artifacts.core.foreign_text import shown
 from mx_artifacts.errors import ConfigurationError, InstallError
 from mx_artifacts.filesystem.beneath import Directory, nothing
 from mx_artifacts.filesystem.busy import PASSING
@@ -243,7 +244,7 @@ def _receipt(document: Mapping[str, Any]) -> Receipt:
 def _root(document: Mapping[str, Any]) -> RootReceipt:
     root = field_of(document, "root", str)
     if not root.startswith("/"):
-        raise ValueError(f"root {root!r} is not absolute")
+        raise ValueError(f"root '{shown(root)}' is not absolute")
     return RootReceipt(
         name=field_of(document, "name", str),
         root=root,
@@ -268,7 +269,7 @@ def _entry(document: Mapping[str, Any]) -> InstalledEntry:
     below = f"{entry}/"
     for file in files:  # whoever removes by this receipt must not leave the entry
         if not file.path.startswith(below) and file.path != entry:
-            raise ValueError(f"file {file.path!r} is not in the entry {entry!r}")
+            raise ValueError(f"file '{shown(file.path)}' is not in the entry '{shown(entry)}'")
     return InstalledEntry(entry, files)
 
 
@@ -278,7 +279,7 @@ def _file(row: Any) -> InstalledFile:
     file = InstalledFile._make((*row[:-1], _arrived(row[-1])))
     relative_path(file.path)
     if file.size < 0 or not 0 <= file.mode <= 0o777 or not _CHECKSUM.fullmatch(file.checksum):
-        raise ValueError(f"file {file.path!r} has an impossible size, mode or checksum")
+        raise ValueError(f"file '{shown(file.path)}' has an impossible size, mode or checksum")
     return file
 
 

@@ -12,7 +12,7 @@ from mx_artifacts.runtime.threads import WorkStopped
 class BundleSink:
     """One bundle on its way to a `TreeWriter`. Any thread; each byte comes once.
 
-    The headers of members stand among their bytes, so parts are read in their order; a thread
+    The headers of members are among their bytes, so parts are read in their order; a thread
     with a later part waits for those before it. They are written side by side.
     """
 
@@ -29,7 +29,7 @@ class BundleSink:
         """Take the bytes at `offset`; `data` may be used again when this returns.
 
         Raises:
-            UnsafePathError, BundleError: what came is no bundle of plain files.
+            UnsafePathError, BundleError: the bytes are no bundle of regular files.
             WorkStopped: another part failed, or `stop` was called.
             OSError: a member cannot be written.
         """

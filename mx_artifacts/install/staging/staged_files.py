@@ -11,7 +11,7 @@ from mx_artifacts.core.digest import crc32c, crc32c_hex
 from mx_artifacts.install.receipts.receipt import InstalledFile
 from mx_artifacts.install.workspace.entries import ancestors
 
-_BLOCK_BYTES = 1024 * 1024
+_READ_BYTES = 1024 * 1024
 
 
 def remove_emptied(tree: Path, dropped: Iterable[str]) -> None:
@@ -30,7 +30,7 @@ def describe(place: str, path: str) -> InstalledFile:
     descriptor = os.open(place, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
         found = os.fstat(descriptor)
-        block_bytes = min(found.st_size + 1, _BLOCK_BYTES)
+        block_bytes = min(found.st_size + 1, _READ_BYTES)
         while block := os.read(descriptor, block_bytes):
             checksum = crc32c(block, checksum)
         # Our own read must not hide the engine's: under relatime only a read of a file whose

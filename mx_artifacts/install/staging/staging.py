@@ -1,6 +1,6 @@
 """Stage a root: write a bundle's members beside it as they come, fix up, make durable, describe.
 
-A staged tree stands in the root's workspace, where no lock is needed: whoever writes it holds a
+A staged tree is in the root's workspace, where no lock is needed: whoever writes it holds a
 flock on its directory, so that others leave it alone, and no longer when this process dies.
 """
 
@@ -21,8 +21,9 @@ from mx_artifacts.bulk.status import stamp_columns
 from mx_artifacts.bundle.index import BundleMap
 from mx_artifacts.bundle.spans import Part, Span
 from mx_artifacts.core.digest import crc32c_hex
+from mx_artifacts.core.foreign_text import shown
 from mx_artifacts.errors import InstallVerificationError
-from mx_artifacts.filesystem.files import standing_in
+from mx_artifacts.filesystem.files import existing_in
 from mx_artifacts.filesystem.space import Need, os_errors_translated, require_space
 from mx_artifacts.install.base import RootInstall
 from mx_artifacts.install.receipts.receipt import InstalledEntry, InstalledFile
@@ -51,9 +52,9 @@ class StagedTree:
     """A tree that is ready to be moved in; `entries` are in sorted order.
 
     `arrived` are the entries that the bundle had, before fix-ups dropped some. Those
-    `for_comparison` are not to be moved in: they stand in the root, and are not on the disk for
+    `for_comparison` are not to be moved in: they are in the root, and are not on the disk for
     certain. `repairs` has those that take the place of one at fault, and its fault. The
-    `unchanged` are not staged: they stood in the root as they would have come, when it was
+    `unchanged` are not staged: they were in the root as they would have come, when it was
     `looked_at` (by `time.monotonic`). `boot_id`: as in `RootReceipt`.
     """
 
@@ -131,7 +132,7 @@ class Staging:
         """Take verified bytes of the bundle; `data` may be used again when this returns.
 
         Raises:
-            UnsafePathError, BundleError: what came is no bundle of regular files.
+            UnsafePathError, BundleError: the bytes are no bundle of regular files.
             NoSpaceError, InstallError: it cannot be written.
             WorkStopped: another part failed, or `stop` was called.
         """
@@ -141,7 +142,7 @@ class Staging:
     def expect(self) -> list[Part]:
         """Return the parts of the bundle that must come, in their order.
 
-        Not those of entries that stand in the root as a receipt says, nor what an interrupted
+        Not those of entries that are in the root as a receipt says, nor what an interrupted
         fetch has left staged.
 
         Raises:
@@ -156,7 +157,7 @@ class Staging:
             self._unchanged = unchanged_entries(
                 groups,
                 files,
-                self._earlier.standing(self.install.root) if self._earlier else (),
+                self._earlier.unchanged_entries(self.install.root) if self._earlier else (),
                 keep_mtimes=self.install.keep_mtimes,
             )
             for entry in self._unchanged:
@@ -196,7 +197,7 @@ class Staging:
     def prepare(self, *, replaces: bool = False) -> StagedTree:
         """Let the kind adapt the tree to its root; what can be moved in is on the disk.
 
-        Entries that stand in the root are for comparison only, unless they are to be replaced, or
+        Entries that are in the root are for comparison only, unless they are to be replaced, or
         are at fault where that means a crash left them (`RootInstall.atomic_entries`).
 
         Raises:
@@ -226,10 +227,10 @@ class Staging:
         elif touched:
             files = {**files, **self._rewritten(touched)}
         self._apply_access(TREE)
-        standing, repairs = (set(), {}) if replaces else self._standing(groups)
+        existing, repairs = (set(), {}) if replaces else self._existing(groups)
         if self.install.atomic_entries:
-            repairs |= self._faults(each for each in standing if each not in repairs)
-        for_comparison = frozenset(standing - repairs.keys())
+            repairs |= self._faults(each for each in existing if each not in repairs)
+        for_comparison = frozenset(existing - repairs.keys())
         waits = not self.in_memory and (self.install.durable or not boot_id())
         if waits:
             fleeting = {leaf for entry in for_comparison for leaf in groups[entry]}
@@ -274,14 +275,14 @@ class Staging:
         remove_if_unused(self.workspace, SYSTEM_CLOCK)
         self.workspace.close()
 
-    def _standing(self, entries: Iterable[str]) -> tuple[set[str], dict[str, str]]:
-        """Return those of `entries` that stand in the root, and those lost with the machine."""
+    def _existing(self, entries: Iterable[str]) -> tuple[set[str], dict[str, str]]:
+        """Return those of `entries` that are in the root, and those lost with the machine."""
         receipts = self._earlier.receipts(self.install.root) if self._earlier else ()
         with self.workspace.root_if_any() as root:
             if root is None:
                 return set(), {}
-            standing = standing_in(root, entries)
-            return standing, dict(lost_entries(root, standing, receipts))
+            existing = existing_in(root, entries)
+            return existing, dict(lost_entries(root, existing, receipts))
 
     def _apply_access(self, path: str) -> None:
         """Give something below the private directory, `TREE` or below, the access that all get."""
@@ -295,10 +296,14 @@ class Staging:
         return group_entries(leaves_of(files, directories), self.install.entry_of)
 
     def _faults(self, entries: Iterable[str]) -> dict[str, str]:
-        """Return which of `entries`, as they stand, are seen to be at fault, and why."""
+        """Return which of `entries`, as they are, are seen to be at fault, and why."""
         root, judge = self.workspace.root, self.install.judge
         verdicts = ((entry, judge(root, entry, self.directory)) for entry in entries)
-        return {entry: v.fault for entry, v in verdicts if v.fault and not v.is_unreadable}
+        return {
+            entry: v.unusable_reason
+            for entry, v in verdicts
+            if v.unusable_reason and not v.is_unreadable
+        }
 
     def _require_intact(self) -> None:
         """Refuse what somebody wrote to since it was received; only that is read again."""
@@ -330,7 +335,7 @@ class Staging:
                         if path not in self._directories:
                             self._apply_access(f"{TREE}/{path}")
                     elif not stat.S_ISREG(found.st_mode):
-                        raise InstallVerificationError(f"staged {path!r} is no regular file")
+                        raise InstallVerificationError(f"staged '{shown(path)}' is no regular file")
                     elif (
                         path in self._files
                         and self._writer.changed_at_ns[path] == found.st_ctime_ns
@@ -348,7 +353,9 @@ class Staging:
             touched.items(), found.modes, found.sizes, found.mtimes_ns, strict=True
         ):
             if not stat.S_ISREG(mode) or size != now.size:
-                raise InstallVerificationError(f"staged {path!r} is not what was written into it")
+                raise InstallVerificationError(
+                    f"staged '{shown(path)}' is not what was written into it"
+                )
             came = self._files[path]
             files[path] = InstalledFile(
                 path,
@@ -365,7 +372,7 @@ class Staging:
         place = f"{self.directory}/{path}"
         found = os.lstat(place)
         if not stat.S_ISREG(found.st_mode):
-            raise InstallVerificationError(f"staged {path!r} is no regular file")
+            raise InstallVerificationError(f"staged '{shown(path)}' is no regular file")
         self._apply_access(f"{TREE}/{path}")
         came = self._files.get(path)
         arrived = None if came is None else (came.size, came.checksum)

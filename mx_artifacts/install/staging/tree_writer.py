@@ -15,6 +15,7 @@ from mx_artifacts.bundle.index import MappedMember
 from mx_artifacts.bundle.scan import BundleMember, Piece
 from mx_artifacts.bundle.spans import Part, Span
 from mx_artifacts.core.digest import crc32c, crc32c_hex, crc32c_join
+from mx_artifacts.core.foreign_text import shown
 from mx_artifacts.errors import InstallVerificationError
 from mx_artifacts.filesystem.access import Access, current_umask
 from mx_artifacts.install.receipts.receipt import InstalledFile
@@ -145,7 +146,7 @@ class TreeWriter:
             OSError
         """
         for path, file in self._open_files.items():
-            raise InstallVerificationError(f"{file.left} bytes of {path!r} never came")
+            raise InstallVerificationError(f"{file.left} bytes of '{shown(path)}' never came")
         directories = sorted(path for path in self._directories if path)
         for path in reversed(directories):  # writing into a directory has changed its time
             if mtime_ns := self._directories[path]:

@@ -1,4 +1,4 @@
-"""Entries of an artifact that stand in the root already, as an earlier install put them there.
+"""Entries of an artifact that are in the root already, as an earlier install put them there.
 
 They are told by receipts, member index and file status alone, so that no byte of them is read at a
 source, nor here unless it may have been lost with the machine. A file that the engine has written
@@ -18,16 +18,16 @@ from mx_artifacts.install.receipts.receipt import InstalledEntry
 def unchanged_entries(
     groups: Mapping[str, Sequence[str]],
     files: Mapping[str, MappedMember],
-    standing: Iterable[InstalledEntry],
+    existing: Iterable[InstalledEntry],
     *,
     keep_mtimes: bool,
 ) -> tuple[InstalledEntry, ...]:
-    """Return those of `standing` that came as a bundle has them, and need not be fetched.
+    """Return those of `existing` that came as a bundle has them, and need not be fetched.
 
     `groups` has the leaves of each of the bundle's entries, and `files` those of them that are
     files.
     """
-    known = [e for e in standing if len(groups.get(e.entry, ())) == len(e.files) > 0]
+    known = [e for e in existing if len(groups.get(e.entry, ())) == len(e.files) > 0]
     return tuple(compress(known, _came_so(known, files, keep_mtimes=keep_mtimes)))
 
 

@@ -1,4 +1,4 @@
-"""Whether an artifact is installed already, told from its receipt and the files' status alone."""
+"""Whether an artifact is installed already, by its receipt and the files' status alone."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from mx_artifacts.filesystem.resolved_path import open_directory
 from mx_artifacts.install.base import InstallReport, RootReport
 from mx_artifacts.install.receipts.lookup import FoundReceipt, find_receipts, receipts_of_root
 from mx_artifacts.install.receipts.receipt import InstalledEntry, Receipt, RootReceipt
-from mx_artifacts.install.state.boot import stand_as_installed
+from mx_artifacts.install.state.boot import are_as_installed
 from mx_artifacts.install.workspace.opening import found_workspaces
 from mx_artifacts.install.workspace.workspace import JOURNAL_NAME
-from mx_artifacts.kinds.existing_entries import StandingJudge, no_judgement
+from mx_artifacts.kinds.existing_entries import ExistingEntryJudge, no_judgement
 from mx_artifacts.kinds.registry import get_kind
 
 
 def find_installed(
     roots: Mapping[str, Path],
     artifact_id: str,
-    judge: StandingJudge = no_judgement,
+    judge: ExistingEntryJudge = no_judgement,
     *,
     with_mtimes: bool = False,
 ) -> InstallReport | None:
@@ -58,7 +58,7 @@ def _is_as_installed(
             and not _is_being_changed(Path(root.root))
             and _has_all(Path(root.root), _entries(root))
             and all(
-                all(stand_as_installed(receipt, entries, touched))
+                all(are_as_installed(receipt, entries, touched))
                 for receipt, entries in _installed(root, found)
             )
             for root in receipt.roots
@@ -100,10 +100,14 @@ def _entries(root: RootReceipt) -> tuple[str, ...]:
     return (*(entry.entry for entry in root.installed), *root.kept)
 
 
-def _unchanged(root: RootReceipt, judge: StandingJudge, with_mtimes: bool) -> RootReport:
+def _unchanged(root: RootReceipt, judge: ExistingEntryJudge, with_mtimes: bool) -> RootReport:
     place, kept = Path(root.root), tuple(sorted(_entries(root)))
     verdicts = {e: judge(place, e, None) for e in (kept if with_mtimes else root.unusable)}
-    unusable = {entry: verdict.fault for entry, verdict in verdicts.items() if verdict.fault}
+    unusable = {
+        entry: verdict.unusable_reason
+        for entry, verdict in verdicts.items()
+        if verdict.unusable_reason
+    }
     return RootReport(
         root.name,
         place,
@@ -112,7 +116,11 @@ def _unchanged(root: RootReceipt, judge: StandingJudge, with_mtimes: bool) -> Ro
         dropped={},
         files=0,
         bytes=0,
-        unverified={entry: verdict.doubt for entry, verdict in verdicts.items() if verdict.doubt},
+        unverified={
+            entry: verdict.unverified_reason
+            for entry, verdict in verdicts.items()
+            if verdict.unverified_reason
+        },
         same=tuple(entry.entry for entry in root.installed if entry.entry not in unusable),
         unusable=unusable,
     )

@@ -31,7 +31,7 @@ def boot_id() -> str:
         return ""
 
 
-def stand_as_installed(
+def are_as_installed(
     receipt: RootReceipt,
     entries: Sequence[InstalledEntry],
     touched: tuple[str, ...],
@@ -42,12 +42,12 @@ def stand_as_installed(
 
     Told from file status; where the files may have been lost, their CRC32C must be right, too.
     """
-    stand = have_status(receipt.root, entries, touched, in_background=in_background)
+    unchanged = have_status(receipt.root, entries, touched, in_background=in_background)
     if not _may_be_lost(receipt):
-        return stand
+        return unchanged
     try:
         with open_directory(Path(receipt.root)) as root:
-            pairs = zip(stand, entries, strict=True)
+            pairs = zip(unchanged, entries, strict=True)
             return [good and _is_intact(root, entry) for good, entry in pairs]
     except (OSError, UnsafePathError):
         return [False] * len(entries)
@@ -73,7 +73,7 @@ def lost_entries(
     for receipt in receipts:
         for entry in receipt.installed:
             if entry.entry in wanted:
-                wanted.discard(entry.entry)  # older receipts do not speak of what stands there
+                wanted.discard(entry.entry)  # older receipts do not speak of what is there
                 if _may_be_lost(receipt) and _is_lost(root, entry):
                     lost[entry.entry] = _FAULT
     return lost

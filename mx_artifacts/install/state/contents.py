@@ -1,4 +1,4 @@
-"""Compare what stands in a root with its receipt, byte for byte."""
+"""Compare what is in a root with its receipt, byte for byte."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from mx_artifacts.install.receipts.receipt import (
     RootReceipt,
 )
 
-_BLOCK_BYTES = 1024 * 1024
+_READ_BYTES = 1024 * 1024
 
 
 @dataclass(frozen=True)
@@ -60,12 +60,15 @@ class VerifyReport:
         return all(entry.state == "intact" for root in self.roots for entry in root.entries)
 
 
-def verify_receipt(receipt: Receipt, *, except_for: Collection[str] = ()) -> VerifyReport:
+def verify_receipt(
+    receipt: Receipt, *, except_for: Collection[tuple[str, str]] = ()
+) -> VerifyReport:
     """Compare size and CRC32C of every installed file with the receipt.
 
-    Entries in `except_for` (those that a later install put there, say) are passed over. Changes
-    nothing, and leaves access times alone where this user owns the files. Modes and mtimes are
-    not compared: an engine may move them without harm (DeepJIT marks a hit so).
+    `except_for` has root and entry of those that are passed over, such as those that a later
+    install put there. Changes nothing, and leaves access times alone where this user owns the
+    files. Modes and mtimes are not compared: an engine may move them without harm (DeepJIT marks a
+    hit so).
 
     Raises:
         OSError: a file that is there cannot be read.
@@ -73,8 +76,8 @@ def verify_receipt(receipt: Receipt, *, except_for: Collection[str] = ()) -> Ver
     return VerifyReport(tuple(_root_state(root, except_for) for root in receipt.roots))
 
 
-def _root_state(receipt: RootReceipt, except_for: Collection[str]) -> RootState:
-    entries = [entry for entry in receipt.installed if entry.entry not in except_for]
+def _root_state(receipt: RootReceipt, except_for: Collection[tuple[str, str]]) -> RootState:
+    entries = [each for each in receipt.installed if (receipt.root, each.entry) not in except_for]
     try:
         with open_directory(Path(receipt.root)) as root:
             return RootState(receipt.root, tuple(entry_state(root, entry) for entry in entries))
@@ -126,7 +129,7 @@ def _checksum(name: str, parent_fd: int, size: int) -> str:
     try:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
             raise NotADirectoryError(errno.ENOTDIR, "it is no regular file any more", name)
-        while left and (block := os.read(descriptor, min(left, _BLOCK_BYTES))):
+        while left and (block := os.read(descriptor, min(left, _READ_BYTES))):
             checksum, left = crc32c(block, checksum), left - len(block)
     finally:
         os.close(descriptor)

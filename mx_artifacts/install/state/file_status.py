@@ -1,4 +1,4 @@
-"""Whether entries are as they were installed, told from their files' status alone."""
+"""Whether entries are as they were installed, by their files' status alone."""
 
 from __future__ import annotations
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
+from mx_artifacts.core.foreign_text import shown
 from mx_artifacts.errors import InstallError, UnsafePathError
 from mx_artifacts.install.workspace.workspace import PREFIX
 
@@ -28,15 +29,19 @@ def group_entries(leaves: Iterable[str], entry_of: Callable[[str], str]) -> dict
     for entry in entries:
         above = next((a for a in ancestors(entry) if a in entries), None)
         if above is not None:
-            raise InstallError(f"the kind's rule makes {entry!r} an entry within {above!r}")
+            raise InstallError(
+                f"the kind's rule makes '{shown(entry)}' an entry within '{shown(above)}'"
+            )
     return entries
 
 
 def _check_entry(leaf: str, entry: str) -> None:
     if leaf.startswith(PREFIX):
-        raise UnsafePathError(f"the bundle holds {leaf!r}, a name of the installer itself")
+        raise UnsafePathError(f"the bundle holds '{shown(leaf)}', a name of the installer itself")
     if not entry or not f"{leaf}/".startswith(f"{entry}/"):
-        raise InstallError(f"the kind's rule maps {leaf!r} to {entry!r}, which is not above it")
+        raise InstallError(
+            f"the kind's rule maps '{shown(leaf)}' to '{shown(entry)}', which is not above it"
+        )
 
 
 def ancestors(path: str) -> list[str]:

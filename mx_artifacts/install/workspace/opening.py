@@ -60,7 +60,7 @@ def open_workspace(root: Path) -> Workspace:
 
     Raises:
         UnusablePlaceError: nothing can be installed into `root`.
-        UnsafePathError: something else stands where the workspace should, or a stranger's link
+        UnsafePathError: something else is where the workspace should, or a stranger's link
             leads to the root.
         FileNotFoundError: another process removed part of it meanwhile.
         OSError: a directory cannot be made.

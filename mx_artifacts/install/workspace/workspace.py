@@ -112,7 +112,7 @@ class Workspace:
         """Return the root, to be closed.
 
         Raises:
-            UnsafePathError: a link stands there now.
+            UnsafePathError: a link is there now.
             FileNotFoundError, NotADirectoryError, OSError
         """
         return self.above.enter(self.root.name)

@@ -2,7 +2,7 @@
 
 meta.json says of all kernels beside it what compiled them, from which sources: FlashInfer takes a
 kernel if that is what it would compile, and else removes the directory. Each file appears by
-rename, a kernel before the meta.json that commits it. So kernels of two nodes may stand together
+rename, a kernel before the meta.json that commits it. So kernels of two nodes may be together
 where their meta.json is the same, and never otherwise.
 """
 
@@ -13,13 +13,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 from mx_artifacts.bundle.entry import EntryView
+from mx_artifacts.core.foreign_text import shown
 from mx_artifacts.core.json_objects import parse_object
 from mx_artifacts.filesystem.beneath import Directory
 from mx_artifacts.filesystem.regular_file import read_regular_file
 from mx_artifacts.filesystem.resolved_path import open_directory
 from mx_artifacts.kinds.base import FixupReport
 from mx_artifacts.kinds.entry_checks import empty_fault, names_in
-from mx_artifacts.kinds.foreign_text import shown
 
 _SUFFIX = "_cute_dsl"
 _META = "meta.json"
@@ -47,7 +47,7 @@ def cute_module_fault(entry: EntryView) -> str | None:
 
 
 def match_cute_modules(staged: Path, root: Path) -> FixupReport:
-    """Leave out each module that stands in `root` already with another meta.json.
+    """Leave out each module that exists in `root` already with another meta.json.
 
     Its kernels can add up with those only that are of the same compiler and sources.
     """
@@ -64,7 +64,7 @@ def match_cute_modules(staged: Path, root: Path) -> FixupReport:
                     shutil.rmtree(meta.parent)
                     dropped[module] = f"{root / module} {reason}; remove it, and install again"
     except (FileNotFoundError, NotADirectoryError):
-        pass  # nothing stands there
+        pass  # nothing is there
     return FixupReport(dropped=dropped)
 
 

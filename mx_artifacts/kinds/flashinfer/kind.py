@@ -21,7 +21,7 @@ from mx_artifacts.kinds.flashinfer.cute_modules import (
     match_cute_modules,
 )
 from mx_artifacts.kinds.ninja.checks import built_module_fault
-from mx_artifacts.kinds.ninja.existing_modules import standing_modules
+from mx_artifacts.kinds.ninja.existing_modules import judge_existing_module
 from mx_artifacts.kinds.ninja.relocate import relocate_ninja_modules, relocation_obstacle
 from mx_artifacts.kinds.root_rules import (
     below_home,
@@ -146,6 +146,6 @@ KIND = CacheKind(
     tools=(NINJA, *COMPILERS, NVCC),
     merge_entry_of=merge_entry_of,
     fixups=(match_cute_modules, relocate_ninja_modules),
-    standing=standing_modules,
+    existing_entry_rule=judge_existing_module,
     signs=NINJA_SIGNS,
 )

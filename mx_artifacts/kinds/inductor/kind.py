@@ -16,9 +16,9 @@ from pathlib import Path
 
 from mx_artifacts.bundle.entry import EntryView
 from mx_artifacts.bundle.rules import PackRules
+from mx_artifacts.core.foreign_text import shown
 from mx_artifacts.core.identity import BackendFramework, SourceType
 from mx_artifacts.kinds.base import NEVER_PACKED, CacheKind, EntryVerdict, RootRule
-from mx_artifacts.kinds.foreign_text import shown
 from mx_artifacts.kinds.inductor.checks import fault_of
 from mx_artifacts.kinds.inductor.cpu_code import CPU_CODE_VALUES
 from mx_artifacts.kinds.inductor.vllm_factor_files import VLLM_FACTORS
@@ -40,7 +40,7 @@ from mx_artifacts.kinds.root_rules import (
 from mx_artifacts.kinds.tools import COMPILERS
 from mx_artifacts.kinds.triton.compiler import TRITON_VALUES
 from mx_artifacts.kinds.triton.group_files import is_key_directory, relocate_triton_groups
-from mx_artifacts.kinds.triton.key_directories import standing_groups
+from mx_artifacts.kinds.triton.key_directories import judge_existing_groups
 from mx_artifacts.kinds.usage_markers import UsageMarkers
 from mx_artifacts.node.environment import Environment
 
@@ -57,7 +57,7 @@ def entry_of(path: str) -> str:
 
     vLLM's hash directories go whole or not at all: its loader fails, and the engine does not
     start, where one of the files that the directory names is missing. A Triton key directory is
-    one entry wherever it lies. All other files of Inductor stand for themselves.
+    one entry wherever it lies. All other files of Inductor are entries of their own.
     """
     hash_directory = hash_directory_of(path)
     if hash_directory is not None:
@@ -69,9 +69,9 @@ def entry_of(path: str) -> str:
     return path
 
 
-def standing(entry: EntryView, root: Path, fetched: Path | None) -> EntryVerdict:
+def judge_existing_entry(entry: EntryView, root: Path, fetched: Path | None) -> EntryVerdict:
     """Look where an entry's Triton groups, and the indexes of a tree of vLLM's, point."""
-    verdict = standing_groups(entry, root, fetched)
+    verdict = judge_existing_groups(entry, root, fetched)
     if verdict == EntryVerdict() and hash_directory_of(entry.path) == entry.path:
         lacking = lacking_index(entry, fetched)
         if lacking:
@@ -79,7 +79,8 @@ def standing(entry: EntryView, root: Path, fetched: Path | None) -> EntryVerdict
         path = path_elsewhere(entry, root)
         if path:
             return EntryVerdict(
-                doubt=f"not verified: its index names {shown(path)}, which vLLM before 0.33 reads"
+                unverified_reason=f"not verified: its index names {shown(path)}, "
+                "which vLLM before 0.33 reads"
             )
     return verdict
 
@@ -162,7 +163,7 @@ KIND = CacheKind(
         }
     ),
     fixups=(relocate_triton_groups, relocate_vllm_indexes),
-    standing=standing,
+    existing_entry_rule=judge_existing_entry,
     # A hit, too, writes wrappers and Triton kernels out of its pickles where they are absent, and
     # AOTAutograd's layer misses on a warm cache (docs/cache-facts.md, 2), so those do not count.
     signs=UsageMarkers(compiled=("fxgraph", "*.so", "artifact_*", "model")),

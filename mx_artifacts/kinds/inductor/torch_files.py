@@ -21,7 +21,7 @@ _LENGTH_BYTES = {
 }
 _FORMATS = (b"CacheCompiledArtifact", b"AOTCompiledArtifact")
 _CRC_BYTES, _FORMAT_AT = 4, 12
-_BLOCK_BYTES = 1024 * 1024
+_READ_BYTES = 1024 * 1024
 _MAX_STEPS = 200_000
 """Maximum number of frames and long strings that are looked at. A frame has 64 KiB or more."""
 
@@ -55,11 +55,11 @@ def _is_cut(entry: EntryView, path: str) -> bool:
 
 
 def artifact_is_damaged(entry: EntryView, path: str) -> bool:
-    """Tell whether a compiled artifact is not what torch wrote; its loader raises then."""
+    """Return whether a compiled artifact is not what torch wrote; its loader raises then."""
     name = entry.read(path, max(map(len, _FORMATS)), _FORMAT_AT)
     if not any(name.startswith(known) or known.startswith(name) for known in _FORMATS):
         return False
     checksum, size = 0, entry.files[path].size
-    for offset in range(_CRC_BYTES, size, _BLOCK_BYTES):
-        checksum = zlib.crc32(entry.read(path, _BLOCK_BYTES, offset), checksum)
+    for offset in range(_CRC_BYTES, size, _READ_BYTES):
+        checksum = zlib.crc32(entry.read(path, _READ_BYTES, offset), checksum)
     return entry.read(path, _CRC_BYTES) != checksum.to_bytes(_CRC_BYTES, "big")

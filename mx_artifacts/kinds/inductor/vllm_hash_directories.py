@@ -11,8 +11,8 @@ import re
 from collections.abc import Iterable, Iterator
 
 from mx_artifacts.bundle.entry import EntryView
+from mx_artifacts.core.foreign_text import shown
 from mx_artifacts.kinds.base import RankSet
-from mx_artifacts.kinds.foreign_text import shown
 from mx_artifacts.kinds.inductor.literals import MAX_LITERAL_BYTES, LiteralString, strings_of
 from mx_artifacts.kinds.inductor.torch_files import artifact_is_damaged, pickle_fault
 

@@ -1,4 +1,4 @@
-"""Rewrites the absolute paths in vLLM's index files for the root they will stand in.
+"""Rewrites the absolute paths in vLLM's index files for the root they will be in.
 
 `vllm_compile_cache.py` names each artifact by a key and by its absolute path. vLLM 0.33 looks for
 the key beside the index; older ones read the path (vllm#52154) and fail where it is not there, or
@@ -14,9 +14,9 @@ from pathlib import Path
 
 from mx_artifacts.bulk.overwrite import overwrite
 from mx_artifacts.bundle.entry import EntryView
+from mx_artifacts.core.foreign_text import shown
 from mx_artifacts.filesystem.regular_file import read_regular_file
 from mx_artifacts.kinds.base import FixupReport
-from mx_artifacts.kinds.foreign_text import shown
 from mx_artifacts.kinds.inductor.literals import (
     MAX_LITERAL_BYTES,
     LiteralString,
@@ -72,7 +72,7 @@ def relocate_vllm_indexes(staged: Path, root: Path) -> FixupReport:
 
 
 def path_elsewhere(entry: EntryView, root: Path) -> str:
-    """Return a path in an index of `entry`, which stands in `root`, that leads elsewhere, or ""."""
+    """Return a path in an index of `entry`, which is in `root`, that leads elsewhere, or ""."""
     for path in entry.files:
         if path.rpartition("/")[2] == INDEX_FILE:
             strings = strings_of(entry.read(path).decode("utf-8"))
@@ -83,7 +83,7 @@ def path_elsewhere(entry: EntryView, root: Path) -> str:
 
 
 def lacking_index(entry: EntryView, fetched: Path | None) -> str:
-    """Return an index that the fetched tree of `entry` has and the standing one has not, or "".
+    """Return an index that the fetched tree of `entry` has and the existing one has not, or "".
 
     vLLM names a directory, and describes it, before it compiles; it may have got no further.
     """

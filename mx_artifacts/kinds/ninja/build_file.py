@@ -16,7 +16,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from mx_artifacts.kinds.foreign_text import shown
+from mx_artifacts.core.foreign_text import shown
 from mx_artifacts.kinds.ninja.syntax import (
     Expander,
     Reference,

@@ -23,8 +23,8 @@ from functools import cached_property
 from pathlib import Path
 
 from mx_artifacts.bulk.overwrite import overwrite
+from mx_artifacts.core.foreign_text import shown
 from mx_artifacts.filesystem.regular_file import have_same_content, read_regular_file
-from mx_artifacts.kinds.foreign_text import shown
 from mx_artifacts.kinds.ninja.build_file import BuildFile, parse_build_file
 from mx_artifacts.kinds.ninja.build_log import (
     MAX_LOG_BYTES,
@@ -72,7 +72,7 @@ def rapidhash_function() -> HashCommand | None:
 
 
 def load_module(directory: Path, staged: Path, root: Path) -> NinjaModule:
-    """Read the state of `directory`, a directory below `staged` that is to stand below `root`.
+    """Read the state of `directory`, a directory below `staged` that is to be below `root`.
 
     Raises:
         NotCurrent: it is not whole, or damaged.
@@ -120,7 +120,7 @@ class NinjaModule:
 
     Attributes:
         directory: where it is now, below `staged`.
-        root: where `staged` will stand.
+        root: where `staged` will be.
         built_in: the root that its absolute paths were made for; None: it has none to itself.
         text: its build file, and `build` what that says.
     """
@@ -157,7 +157,7 @@ class NinjaModule:
         """Say why ninja would build something after `write`, where `root` will be, or "".
 
         Raises:
-            NotCurrent: an input is missing here, or another one stands in the root.
+            NotCurrent: an input is missing here, or another one is in the root.
         """
         time_ns = self._newest_input_ns
         log = {o: replace(entry, mtime_ns=time_ns) for o, entry in self.log.by_output().items()}
@@ -171,12 +171,12 @@ class NinjaModule:
         return pending_work(self.build, log, deps, hash_command, time_of)
 
     def write(self, hash_command: HashCommand | None) -> None:
-        """Make the staged files right for standing below `root`.
+        """Make the staged files right for their place below `root`.
 
         Without `hash_command` the hashes of commands stay, which is right if `root` is `built_in`.
 
         Raises:
-            NotCurrent: an input is missing here, or another one stands in the root.
+            NotCurrent: an input is missing here, or another one is in the root.
         """
         new, time_ns = os.fsencode(self.root), self._newest_input_ns
         text = move_paths(self.text, self.built_in, new)
@@ -274,7 +274,7 @@ class NinjaModule:
             there_ns = _time_of_file(there)
             # Made by the engine, or kept by an earlier install; which one wins is not known.
             if there_ns and not have_same_content(here, there):
-                raise NotCurrent(f"{shown(there)} stands there already and differs from its source")
+                raise NotCurrent(f"{shown(there)} is there already and differs from its source")
             return max(time_ns, there_ns)
         return time_ns
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from mx_artifacts.kinds.foreign_text import shown
+from mx_artifacts.core.foreign_text import shown
 
 _PLAIN = re.compile(rb"/[^\s$:|'\"\\]*")
-# What may stand before an absolute path: nothing, a separator, or the letter of -I, -L, -B or -F.
+# What may be before an absolute path: nothing, a separator, or the letter of -I, -L, -B or -F.
 _STARTS = rb"(?:(?<![^\s=:,'\"|@])|(?<=-[ILBF]))"
 
 
@@ -21,7 +21,7 @@ def paths_in(text: bytes) -> set[bytes]:
 
 
 def is_plain(path: bytes) -> bool:
-    """Tell whether `path` can be written into ninja's files as it is."""
+    """Return whether `path` can be written into ninja's files as it is."""
     return _PLAIN.fullmatch(path) is not None
 
 

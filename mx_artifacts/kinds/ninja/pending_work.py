@@ -13,7 +13,7 @@ import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from mx_artifacts.kinds.foreign_text import shown
+from mx_artifacts.core.foreign_text import shown
 from mx_artifacts.kinds.ninja.build_file import BuildFile, BuildStep
 from mx_artifacts.kinds.ninja.build_log import LogEntry
 from mx_artifacts.kinds.ninja.deps_log import OutputInputs

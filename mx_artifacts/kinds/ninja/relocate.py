@@ -1,6 +1,6 @@
 """The fix-up of caches that ninja built: FlashInfer's and TVM-FFI's modules.
 
-Each directory with ninja's state in it is judged for where it will stand by ninja's own rules
+Each directory with ninja's state in it is judged for where it will be by ninja's own rules
 (`pending_work.py`), and made current for it (`module_state.py`), before it is moved there. What
 ninja would build again is left out and reported with the reason; so is what we cannot judge,
 because its build file has more than FlashInfer and TVM-FFI write.
@@ -12,9 +12,9 @@ import os
 import shutil
 from pathlib import Path
 
+from mx_artifacts.core.foreign_text import shown
 from mx_artifacts.errors import RelocationError
 from mx_artifacts.kinds.base import FixupReport
-from mx_artifacts.kinds.foreign_text import shown
 from mx_artifacts.kinds.ninja.build_log import RAPIDHASH_VERSION
 from mx_artifacts.kinds.ninja.module_state import (
     STATE_FILES,
@@ -39,7 +39,7 @@ def relocate_ninja_modules(staged: Path, root: Path) -> FixupReport:
     """Make every ninja directory below `staged` current for the same place below `root`.
 
     One that ninja would build again there is removed from `staged` and reported by its relative
-    path. Where nobody can tell, one that was built in this same root is kept and reported as
+    path. Where nobody knows, one that was built in this same root is kept and reported as
     unverified, any other one removed. `root` is resolved, as both tools resolve it.
 
     Raises:
@@ -75,7 +75,7 @@ def _module_directories(staged: Path) -> list[Path]:
 
 
 def _adapt(module: NinjaModule, obstacle: str) -> str:
-    """Make a module right for its root; return why nobody can tell whether it is, or ""."""
+    """Make a module right for its root; return why nobody knows whether it is, or ""."""
     if not obstacle and module.log.version != RAPIDHASH_VERSION:
         obstacle = f"its .ninja_log is of version {module.log.version}, whose hashes are not known"
     if obstacle:

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from mx_artifacts.kinds.foreign_text import shown
+from mx_artifacts.core.foreign_text import shown
 
 MAX_BUILD_FILE_BYTES = 1 << 20
 """Maximum size of a build file [bytes]. FlashInfer's have 1 kB and 0.2 kB for each source."""
@@ -35,7 +35,7 @@ _NINJAS_OWN = frozenset(
     b"command depfile deps description dyndep generator msvc_deps_prefix pool restat rspfile "
     b"rspfile_content builddir in in_newline out phony console".split()
 )
-"""Names that mean something to ninja. A variable with such a name would also stand in for what a
+"""Names that mean something to ninja. A variable with such a name would also replace what a
 rule does not say: `rspfile` at the top of a file gives every command a response file."""
 
 _RULE_VARIABLES = frozenset((b"command", b"depfile", b"deps"))

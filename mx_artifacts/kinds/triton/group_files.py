@@ -1,4 +1,4 @@
-"""Rewrites the absolute paths in Triton's group files for the root they will stand in.
+"""Rewrites the absolute paths in Triton's group files for the root they will be in.
 
 Triton (runtime/cache.py, FileCacheManager.get_group) hits if `__grp__<fn>.json` is there and every
 path in its `child_paths` exists. Left as they came, these paths are a miss, or worse: any file of
@@ -19,9 +19,9 @@ from typing import Any, NamedTuple
 
 from mx_artifacts.bulk.overwrite import overwrite_files
 from mx_artifacts.bulk.read import contents_of
+from mx_artifacts.core.foreign_text import shown
 from mx_artifacts.errors import RelocationError, UnsafePathError
 from mx_artifacts.kinds.base import FileContent, FixupReport
-from mx_artifacts.kinds.foreign_text import shown
 
 GROUP_PREFIX = "__grp__"
 MAX_GROUP_FILE_BYTES = 128 * 1024
@@ -38,7 +38,7 @@ _COMPILED = (".ttir", ".ttgir", ".llir", ".ptx", ".cubin", ".amdgcn", ".hsaco")
 
 
 def is_key_directory(name: str) -> bool:
-    """Tell whether `name` looks like a Triton key directory's."""
+    """Return whether `name` looks like a Triton key directory's."""
     return _KEY_DIRECTORY.fullmatch(name) is not None
 
 

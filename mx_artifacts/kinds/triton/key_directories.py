@@ -11,10 +11,10 @@ from collections.abc import Set
 from pathlib import Path
 
 from mx_artifacts.bundle.entry import COMMIT_SECONDS, EntryView
+from mx_artifacts.core.foreign_text import shown
 from mx_artifacts.errors import UnsafePathError
 from mx_artifacts.kinds.base import EntryVerdict
 from mx_artifacts.kinds.entry_checks import binary_fault, json_fault, names_in
-from mx_artifacts.kinds.foreign_text import shown
 from mx_artifacts.kinds.triton.group_files import (
     GROUP_PREFIX,
     MAX_GROUP_FILE_BYTES,
@@ -93,8 +93,8 @@ def _group_fault(entry: EntryView, directory: str, name: str, names: Set[str]) -
     return None
 
 
-def standing_groups(entry: EntryView, root: Path, fetched: Path | None) -> EntryVerdict:
-    """Refuse an entry that stands in `root` while one of its groups points elsewhere.
+def judge_existing_groups(entry: EntryView, root: Path, fetched: Path | None) -> EntryVerdict:
+    """Refuse an entry that exists in `root` while one of its groups points elsewhere.
 
     Where the other place is gone that is a miss; where it is there, Triton reads it instead. The
     same directory may have another name. Groups must have passed `key_directory_fault`.

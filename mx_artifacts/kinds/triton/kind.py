@@ -16,10 +16,10 @@ from mx_artifacts.kinds.tools import COMPILERS
 from mx_artifacts.kinds.triton.compiler import TRITON_VALUES
 from mx_artifacts.kinds.triton.group_files import relocate_triton_groups
 from mx_artifacts.kinds.triton.key_directories import (
+    judge_existing_groups,
     key_directories,
     key_directory_fault,
     loaded_fault,
-    standing_groups,
 )
 
 
@@ -54,5 +54,5 @@ KIND = CacheKind(
     identity_values=TRITON_VALUES,
     tools=COMPILERS,
     fixups=(relocate_triton_groups,),
-    standing=standing_groups,
+    existing_entry_rule=judge_existing_groups,
 )

@@ -25,6 +25,7 @@ from mx_artifacts.errors import (
 )
 from mx_artifacts.runtime.deadline import SLOW_HINT, Deadline
 from mx_artifacts.runtime.gc_pause import gc_paused
+from mx_artifacts.runtime.node_limits import node_limit_of
 from mx_artifacts.transfer.artifact.source import Source
 from mx_artifacts.transfer.artifact.source_claims import check_header, check_tables
 from mx_artifacts.transfer.base import SourceAddress
@@ -144,7 +145,8 @@ class _Attempt:
         except MxArtifactsError as error:
             self.error = error
         except Exception as error:  # a channel that was closed meanwhile: nobody listens
-            self.error = ReadTimeoutError(f"source {self.address.endpoint}: {error}")
+            closed = ReadTimeoutError(f"source {self.address.endpoint}: {error}")
+            self.error = node_limit_of(error) or closed
         self._done(self)
 
 

@@ -130,7 +130,7 @@ class Source:
             raise ManifestInvalidError(f"source {self} leases memory at no possible address")
 
     def refresh(self) -> bool:
-        """Ask a source that is still receiving what it has by now; tell whether that is news.
+        """Ask a source that is still receiving what it has by now; return whether that is news.
 
         Raises as `open`.
         """
@@ -141,7 +141,7 @@ class Source:
         return is_new
 
     def has(self, span: Span) -> bool:
-        """Tell whether all of a span can be read from it now."""
+        """Return whether all of a span can be read from it now."""
         if self._complete:
             return True
         ranges = self._ranges.get(span.file_index)
@@ -158,8 +158,8 @@ class Source:
         """Return when the artifact, leased as a whole, still is; raise LeaseExpiredError if not."""
         if not self.client.renew_leases():
             raise LeaseExpiredError(
-                f"source {self} holds the artifact for this target no more: it heard nothing of it "
-                "for too long"
+                f"source {self} holds the artifact for this target no more: it had no sign "
+                "of life of it for too long"
             )
 
     @property

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from mx_artifacts.client.worker import ChunkLease
 from mx_artifacts.core.digest import crc32c_hex, crc32c_join
+from mx_artifacts.core.foreign_text import shown
 from mx_artifacts.core.manifest import (
     ArtifactHeader,
     ArtifactManifest,
@@ -20,7 +21,7 @@ from mx_artifacts.transport.base import MAX_ADDRESS, RemoteRange
 
 def _require(condition: bool, message: str) -> None:
     if not condition:
-        raise ManifestInvalidError(message)
+        raise ManifestInvalidError(shown(message))
 
 
 def check_header(header: ArtifactHeader, asked: ArtifactRef) -> int:

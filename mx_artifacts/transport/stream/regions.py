@@ -9,7 +9,7 @@ from bisect import bisect_right, insort
 from collections.abc import Iterable, Sequence
 
 from mx_artifacts.errors import RegistrationError
-from mx_artifacts.transport.base import MemoryKind
+from mx_artifacts.transport.addresses import PlacedRegion
 from mx_artifacts.transport.stream.frames import TOKEN_BYTES, proof_of
 
 _PAGE_BYTES = 4096
@@ -17,33 +17,17 @@ _TOP = 1 << 63
 """Addresses that are made up stay below, so that address + length never exceeds 64 bits."""
 
 
-class StreamRegion:
+class StreamRegion(PlacedRegion):
     """Registered memory. Its address is made up, unless the caller states one: it is a name only.
 
     What is being sent keeps its own view, so closing a region never frees memory under a sender.
     """
 
-    kind = MemoryKind.DRAM
-    device_id = 0
-
     def __init__(self, table: RegionTable, view: memoryview, addr: int, serial: int) -> None:
+        super().__init__(addr, view.nbytes)
         self.view = view
         self.serial = serial
         self._table = table
-        self._addr = addr
-        self._length = view.nbytes
-
-    @property
-    def addr(self) -> int:
-        return self._addr
-
-    @property
-    def length(self) -> int:
-        return self._length
-
-    @property
-    def is_closed(self) -> bool:
-        return self not in self._table
 
     def close(self) -> None:
         """Deregister; later reads of it are refused."""

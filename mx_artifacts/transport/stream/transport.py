@@ -39,7 +39,7 @@ THIS_MACHINE = "127.0.0.1"
 MAX_KEPT_CONNECTIONS = 16
 """Maximum number of idle connections to one source; a transfer reads by a few threads."""
 
-_PROPERTIES = TransportProperties(name=NAME, crosses_processes=True)
+_PROPERTIES = TransportProperties(NAME)
 
 
 class StreamTransport:

@@ -1,4 +1,4 @@
-"""Programs that fill real caches without a GPU, and, run again, tell whether they hit.
+"""Programs that fill real caches without a GPU, and, run again, return whether they hit.
 
 They are run as programs in fresh processes, never imported by a test. All keep one contract
 (tests/kinds/caches.py lists them):

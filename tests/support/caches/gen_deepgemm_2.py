@@ -60,7 +60,7 @@ def nvcc_signature():
 
 
 def is_there(entry):
-    """Tell whether the entry exists; then it must be complete, since it came by one rename."""
+    """Return whether the entry exists; then it must be complete, since it came by one rename."""
     if not entry.exists():
         return False
     if not all((entry / name).exists() for name in ("kernel.cu", "kernel.cubin")):

@@ -9,6 +9,7 @@ from typing import cast
 
 import pytest
 
+from mx_artifacts.artifacts.target import record_reader
 from mx_artifacts.artifacts.target.discover import (
     OrderCandidates,
     candidate_sources,
@@ -303,3 +304,13 @@ def test_a_very_long_list_of_misses_is_cut_in_the_message_only() -> None:
     with pytest.raises(IncompatibleSourceError, match=r"; and 24 more$") as raised:
         found(records, accelerator="cuda")
     assert len(raised.value.reasons) == 40
+
+
+def test_a_server_that_lists_without_end_is_read_up_to_a_bound(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(record_reader, "MAX_RECORDS", 5)
+    records = Records([source(f"w{number}", node_rank=1) for number in range(50)])
+    with pytest.raises(IncompatibleSourceError):
+        found(records, node_rank=0)
+    assert len(records.read) <= 2 * 5  # for the search, and for the explanation

@@ -12,6 +12,7 @@ from typing import cast
 import pytest
 
 from mx_artifacts.artifacts.target import explain as explain_module
+from mx_artifacts.artifacts.target import record_reader
 from mx_artifacts.artifacts.target.explain import (
     MAX_EXPLAINED,
     Candidate,
@@ -55,8 +56,7 @@ class Server:
                 WorkerRecord(
                     status=SourceStatus.READY,
                     artifact=ArtifactSummary("a", 1, 1, 1),
-                    worker_grpc_endpoint="w:1",
-                    **record,  # type: ignore[arg-type]
+                    **{"worker_grpc_endpoint": "w:1", **record},  # type: ignore[arg-type]
                 ),
             )
             for each in identities
@@ -94,6 +94,15 @@ def explained(
 def test_an_artifact_that_is_refused_here_does_not_fit() -> None:
     (found,) = explain(HERE, refused={"a": "a is quarantined"})
     assert (found.fits, found.verdict.refusal) == (False, "a is quarantined")
+
+
+@pytest.mark.parametrize("endpoint", ["unix:/run/engine.sock", "dns://8.8.8.8/w:1", "\x1b" * 10**6])
+def test_an_endpoint_that_is_not_host_and_port_is_no_source(endpoint: str) -> None:
+    (found,) = explain(HERE, worker_grpc_endpoint=endpoint)
+    assert not found.fits
+    assert "is not host:port" in found.verdict.obstacle
+    assert len(found.verdict.obstacle) < 300
+    assert found.verdict.obstacle.isprintable()
 
 
 def test_a_source_that_fits_comes_first_and_differs_in_nothing() -> None:
@@ -148,6 +157,22 @@ def test_of_other_models_some_are_read_and_the_rest_is_counted(
     monkeypatch.setattr(explain_module, "MAX_OTHER_MODELS", 3)
     found = explained(Server(*(HERE.with_fields(model_name=f"m{n}") for n in range(5))))
     assert (len(found.candidates), found.not_looked_at) == (3, 2)
+
+
+def test_records_are_read_up_to_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server that lists sources without end holds nobody up."""
+    monkeypatch.setattr(record_reader, "MAX_RECORDS", 4)
+    server = Server(*(HERE.with_fields(torch_version=f"2.{n}") for n in range(10)))
+    asked: list[str] = []
+    read = server.get_metadata
+
+    def get_metadata(mx_source_id: str, worker_id: str) -> StoredWorker | None:
+        asked.append(mx_source_id)
+        return read(mx_source_id, worker_id)
+
+    monkeypatch.setattr(server, "get_metadata", get_metadata)
+    found = explained(server)
+    assert (len(asked), len(found.candidates), found.not_looked_at) == (4, 4, 6)
 
 
 def test_another_accelerator_is_a_reason() -> None:

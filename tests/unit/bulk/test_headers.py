@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from mx_artifacts.bulk.headers import MemberColumns, first_headers, join_first
 from mx_artifacts.bundle.headers import (
-    BLOCK_BYTES,
     NAME_BYTES,
+    TAR_BLOCK_BYTES,
     encode_member,
     padding_bytes,
     safe_mode,
@@ -80,13 +80,13 @@ def test_headers(way: str, members: list[Member]) -> None:
         blocks = first_headers(columns(members))
     count = first_plain(members, way)
     assert blocks == b"".join(map(header, members[:count]))
-    assert len(blocks) == count * BLOCK_BYTES
+    assert len(blocks) == count * TAR_BLOCK_BYTES
 
 
 @pytest.mark.parametrize("way", WAYS)
 @given(members=MEMBERS, seed=st.binary(min_size=1, max_size=8))
 def test_checksums(way: str, members: list[Member], seed: bytes) -> None:
-    """Contents of gigabytes are not made: a short one stands for its checksum."""
+    """Contents of gigabytes are not made: a short one gives its checksum."""
     contents = [(seed * 2000)[: min(size, 2000)] for _, _, size, _, _ in members]
     with done(way):
         count, joined = join_first(columns(members), list(map(crc32c, contents)))

@@ -16,7 +16,7 @@ from tests.support.compiled import done
 
 
 def tree(*paths: str) -> bool:
-    """Tell whether these are plain; those that end with "/" are directories."""
+    """Return whether these are plain; those that end with "/" are directories."""
     return are_plain_tree(
         [path.rstrip("/") for path in paths], [path[-1:] == "/" for path in paths]
     )

@@ -5,15 +5,15 @@ from __future__ import annotations
 import pytest
 
 from mx_artifacts.bundle.headers import END_OF_ARCHIVE, encode_member, padding_bytes
-from mx_artifacts.bundle.index import BLOCK_BYTES, MappedMember, map_bundle
+from mx_artifacts.bundle.index import CHECKSUM_UNIT_BYTES, MappedMember, map_bundle
 from mx_artifacts.bundle.spans import parts_of
 from mx_artifacts.core.digest import crc32c, crc32c_hex
 from mx_artifacts.core.member_index import MemberIndex
 from mx_artifacts.errors import ManifestInvalidError
 from tests.support.indexes import index_of_rows
 
-LONG = bytes(BLOCK_BYTES) + b"the rest"
-LONG_BLOCKS = (crc32c(LONG[:BLOCK_BYTES]), crc32c(LONG[BLOCK_BYTES:]))
+LONG = bytes(CHECKSUM_UNIT_BYTES) + b"the rest"
+LONG_BLOCKS = (crc32c(LONG[:CHECKSUM_UNIT_BYTES]), crc32c(LONG[CHECKSUM_UNIT_BYTES:]))
 
 
 def entry_of(path: str, content: bytes, blocks: tuple[int, ...] = ()) -> MemberIndex:
@@ -35,10 +35,10 @@ def test_an_index_of_what_the_bundle_holds_is_believed() -> None:
     member = mapped(entry_of("k/f", b"content"), bundle_of("k/f", b"content"))
     assert [part.checksum for part in parts_of(member)] == [crc32c(b"content")]
     member = mapped(entry_of("k/f", LONG, LONG_BLOCKS), bundle_of("k/f", LONG))
-    assert [part.length for part in parts_of(member)] == [BLOCK_BYTES, 8]
+    assert [part.length for part in parts_of(member)] == [CHECKSUM_UNIT_BYTES, 8]
 
 
-@pytest.mark.parametrize("content", [b"", b"good", bytes(BLOCK_BYTES)])
+@pytest.mark.parametrize("content", [b"", b"good", bytes(CHECKSUM_UNIT_BYTES)])
 def test_a_short_member_has_no_block_that_could_stand_for_another_content(content: bytes) -> None:
     entry = entry_of("k/f", content, (crc32c(b"evil"),))
     with pytest.raises(ManifestInvalidError, match="the blocks of member 'k/f'"):

@@ -152,7 +152,7 @@ def test_a_root_that_goes_while_entries_are_judged_takes_all_with_it(root: Path)
 
 
 def test_parts_of_large_files_are_told(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mx_artifacts.bundle.read_entry._BLOCK_BYTES", 4)
+    monkeypatch.setattr("mx_artifacts.bundle.read_entry._READ_BYTES", 4)
     large = os.urandom(11)
     (root / "b" / "x").write_bytes(large)
     told: list[tuple[int, int]] = []

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from mx_artifact_cli.fetch.group_options import group_wanted
+from mx_artifact_cli.fetch.group_options import GroupOptions
 from mx_artifact_cli.output import Output
 from mx_artifact_cli.progress import progress
 from mx_artifacts.artifacts.target.group_member import GroupWanted
@@ -22,14 +23,13 @@ SIZES = [
     for name in ("tensor_parallel_size", "pipeline_parallel_size", "expert_parallel_size")
     for word in ("--identity", f"{name}=2")
 ]
-OPTIONS = {
-    "group": "g",
-    "group_size": 2,
-    "group_member": None,
-    "group_timeout": 600.0,
-    "node_rank": None,
-    "worker_rank": None,
-}
+OPTIONS = GroupOptions("g", 2, None, 600.0)
+
+
+def wanted(
+    options: GroupOptions, node_rank: int | None = None, worker_rank: int | None = None
+) -> GroupWanted | None:
+    return options.wanted(node_rank=node_rank, worker_rank=worker_rank)
 
 
 @pytest.fixture(name="run")
@@ -66,20 +66,23 @@ def test_what_makes_no_sense(args: tuple[str, ...], message: str, run: RunCli) -
 
 def test_what_a_member_is_called(monkeypatch: pytest.MonkeyPatch) -> None:
     host = socket.gethostname()
-    assert group_wanted(OPTIONS) == GroupWanted("g", 2, host, 600.0)
-    ranks = {**OPTIONS, "node_rank": 0, "worker_rank": 3}
-    assert group_wanted(ranks) == GroupWanted("g", 2, f"{host}.node0.worker3", 600.0)
+    assert wanted(OPTIONS) == GroupWanted("g", 2, host, 600.0)
+    assert wanted(OPTIONS, 0, 3) == GroupWanted("g", 2, f"{host}.node0.worker3", 600.0)
     monkeypatch.setenv("POD_NAME", "engine-1")
-    assert group_wanted(OPTIONS) == GroupWanted("g", 2, "engine-1", 600.0)
-    named = group_wanted({**ranks, "group_member": "me"})
+    assert wanted(OPTIONS) == GroupWanted("g", 2, "engine-1", 600.0)
+    named = wanted(replace(OPTIONS, group_member="me"), 0, 3)
     assert named is not None
     assert named.member_id == "me"
 
 
 @pytest.mark.parametrize("name", ["g", None])
-def test_a_group_of_one_is_none(name: str | None) -> None:
-    assert group_wanted({**OPTIONS, "group": name, "group_size": 1}) is None
-    assert group_wanted({**OPTIONS, "group": None, "group_size": None}) is None
+def test_a_group_of_one_has_no_others(name: str | None) -> None:
+    options = replace(OPTIONS, group=name, group_size=1)
+    options.check()
+    alone = wanted(options)
+    assert alone is not None
+    assert alone.size == 1
+    assert wanted(replace(OPTIONS, group=None, group_size=None)) is None
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +14,14 @@ from click.testing import CliRunner
 
 from mx_artifact_cli import options
 from mx_artifact_cli.commands import fetch_and_install, inspect, publish, serve, sources
+from mx_artifact_cli.option_groups import IdentityOptions
 from mx_artifact_cli.options import SettingOption
-from mx_artifact_cli.selection import SelectedKind, identify, select_kinds
+from mx_artifact_cli.selection import identify, select_kinds
 from mx_artifacts import settings
 from mx_artifacts.errors import ConfigurationError
 from mx_artifacts.kinds.base import CacheKind
 from mx_artifacts.kinds.registry import get_kind
+from mx_artifacts.workflows.selected_kind import SelectedKind
 from tests.support.cli import RunCli, runner
 
 VERBS: list[click.Command] = [
@@ -150,14 +153,15 @@ def test_a_value_for_one_kind_alone_wins_for_it(monkeypatch: pytest.MonkeyPatch)
 
     monkeypatch.setattr("mx_artifacts.identity.identify.probe_identity", probe)
     stated = {"GPU_ARCH": "sm90", "dtype": "bf16", "triton.gpu_arch": "sm80", "tilelang.x": "1"}
+    stated_options = IdentityOptions(stated, None, None, 0)
     for name in ("triton", "tilelang"):
-        identify(SelectedKind(get_kind(name)), "m", stated, None)
+        identify(SelectedKind(get_kind(name)), "m", stated_options)
     assert taken == {
         "triton": {"dtype": "bf16", "gpu_arch": "sm80"},
         "tilelang": {"GPU_ARCH": "sm90", "dtype": "bf16", "x": "1"},
     }
     with pytest.raises(ConfigurationError, match="disagree"):
-        identify(SelectedKind(get_kind("triton")), "m", stated, None, arch="sm90")
+        identify(SelectedKind(get_kind("triton")), "m", replace(stated_options, arch="sm90"))
 
 
 def test_an_identity_field_stated_twice_is_refused() -> None:
@@ -228,18 +232,14 @@ def test_kinds_and_roots_that_do_not_fit_are_configuration_errors(
     assert (ended.code, ended.error["type"]) == (2, "ConfigurationError")
 
 
-def test_the_engine_of_a_kind_is_named_or_the_one_installed(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr("mx_artifacts.probes.engines.is_installed", lambda name: name == "vllm")
-
+def test_the_engine_of_a_kind_is_the_one_that_is_named() -> None:
     def engine(stated: dict[str, str], framework: str | None = None) -> list[str]:
         kinds = select_kinds(["triton", "inductor"], (), stated, framework)
-        return [each.engine.name for each in kinds]
+        return [each.engine.name if each.engine is not None else "" for each in kinds]
 
-    assert engine({}) == ["VLLM", "VLLM"]
+    assert engine({}) == ["", ""]
     assert engine({}, "sglang") == ["SGLANG", "SGLANG"]
     assert engine({"backend_framework": "none"}) == ["UNKNOWN", "UNKNOWN"]
-    assert engine({"inductor.Backend_Framework": "TRT-LLM"}) == ["VLLM", "TRT_LLM"]
+    assert engine({"inductor.Backend_Framework": "TRT-LLM"}) == ["", "TRT_LLM"]
     with pytest.raises(ConfigurationError, match="should be one of none, vllm"):
         engine({"backend_framework": "tgi"})

@@ -111,9 +111,8 @@ def test_an_identity_is_shown_with_origins_and_without_empty_fields() -> None:
 
 
 def test_what_was_skipped_is_grouped_by_reason() -> None:
-    skipped = [SkippedPath(f"{n}.lock", "a lock") for n in range(5)] + [
-        SkippedPath("s", "a socket")
-    ]
+    locks = [SkippedPath(f"{n}.lock", "a lock") for n in range(5)]
+    skipped = [*locks, SkippedPath("s", "a socket")]
     groups = skipped_groups(skipped)
     assert groups["a lock"] == {"count": 5, "examples": ["0.lock", "1.lock", "2.lock"]}
     assert skipped_lines(groups) == [

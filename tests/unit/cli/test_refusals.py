@@ -81,16 +81,16 @@ def test_other_values(args: tuple[str, ...], named: str, run: RunCli) -> None:
 def test_what_leaves_nothing_to_follow(beside: tuple[str, ...], run: RunCli) -> None:
     ended = run(*FETCH, "--model", "m", "--follow", *beside, "--format", "json")
     assert (ended.code, ended.error["type"]) == (2, "ConfigurationError")
-    assert ended.error["message"].startswith(f"--follow stands beside {beside[0]}, ")
+    assert ended.error["message"].startswith(f"--follow does not go with {beside[0]}, ")
     assert ended.error["hint"]
 
 
 @pytest.mark.parametrize("family", ["cuda", "CPU"])
 def test_an_accelerator_family_is_taken_in_any_case(family: str, run: RunCli) -> None:
     assert run(*LIST).code == 14
-    stated: tuple[str, ...] = ("--identity", "gpu_arch=sm90", "--identity", "cuda_version=12")
-    stated += ("--identity", "triton_version=3", "--identity", "triton_key=k")
-    assert run(*FETCH, "--model", "m", *stated, "--accelerator", family).code == 14
+    stated = ("gpu_arch=sm90", "cuda_version=12", "triton_version=3", "triton_key=k")
+    identity = [word for each in stated for word in ("--identity", each)]
+    assert run(*FETCH, "--model", "m", *identity, "--accelerator", family).code == 14
 
 
 @pytest.mark.parametrize(

@@ -33,6 +33,8 @@ from mx_artifacts.server import app
 from mx_artifacts.server.app import ServerConfig
 from mx_artifacts.transport import nixl_transport, registry
 from mx_artifacts.transport.base import Transport
+from mx_artifacts.workflows import follow_roots
+from mx_artifacts.workflows.follow_settings import FollowSettings
 from tests.support.made_up_node import made_up_node
 
 KIND = "inductor"
@@ -80,6 +82,7 @@ VALUES = {
     "MX_ARTIFACT_READY_URL": "http://127.0.0.1:2/health",
     "MX_ARTIFACT_READY_TIMEOUT_SECS": "7",
     "MX_ARTIFACT_HEAD_ADDRESS": "head",
+    "MX_ARTIFACT_FOLLOW_INTERVAL_SECS": "7",
     "MX_ARTIFACT_COMPILE_CONFIG_DIGEST": "d",
     "MX_MODEL_REVISION": "r",
     "POD_NAME": "pod",
@@ -88,18 +91,12 @@ VALUES = {
 }
 """By setting: what is neither its default nor what `ALWAYS` has."""
 
-OF_VERBS_ONLY = {
-    # Following is a loop of the verbs; the library gives its single steps.
-    "MX_ARTIFACT_FOLLOW_INTERVAL_SECS",
-}
-
-READ_BY_LIBRARY = [each for each in settings.SETTINGS if each.name not in OF_VERBS_ONLY]
 VERBS = (publish.command, fetch_and_install.command, serve.command)
 FLAGS = [
     pytest.param(option, id=f"{verb.name}{option.opts[0]}")
     for verb in VERBS
     for option in verb.params
-    if isinstance(option, SettingOption) and option.setting.name not in OF_VERBS_ONLY
+    if isinstance(option, SettingOption)
 ]
 
 
@@ -145,11 +142,16 @@ def _seen(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[dict[str,
     def nixl(agent_name: str, *, backend: str) -> Any:
         return SimpleNamespace(names=lambda: [f"nixl over {backend}"], close=lambda: None)
 
-    def wait_until_ready(url: str, *, timeout_seconds: float) -> None:
+    def follower(_: object, __: object, settings: FollowSettings, **___: Any) -> None:
+        seen["follow"] = settings
+        raise ConfigurationError("it has handed over what it read")
+
+    def wait_until_ready(url: str, *, timeout_seconds: float, **_: Any) -> None:
         seen["ready"] = (url, timeout_seconds)
 
     monkeypatch.setattr(publisher, "ArtifactPublisher", Publisher)
     monkeypatch.setattr(fetcher, "ArtifactFetcher", new_fetcher)
+    monkeypatch.setattr(follow_roots, "RootsFollower", follower)
     monkeypatch.setattr(app, "serve", serve)
     monkeypatch.setattr(nixl_transport, "NixlTransport", nixl)
     monkeypatch.setattr(readiness, "wait_until_ready", wait_until_ready)
@@ -169,6 +171,7 @@ def library(seen: dict[str, Any]) -> dict[str, Any]:
         "publish": PublisherSettings.from_environment(node_rank=1),
         "publish at": address,
         "identity": probe_identity(get_kind(KIND), model_name="m", stated_roots=[""]).identity,
+        "follow": FollowSettings.from_environment(),
         "fetch": FetcherSettings.from_environment(),
         "fetch at": address,
         "serve": ServerConfig.from_environment(),
@@ -185,11 +188,12 @@ def verbs(seen: dict[str, Any], tmp_path: Path, only: str = "", *flags: str) -> 
     root.mkdir(exist_ok=True)
     (root / "file").touch()
     of_cache = ("--kind", KIND, "--model", "m", "--root", str(root))
-    for verb, args in {
-        "publish": (*of_cache, "--node-rank", "1"),
-        "fetch-and-install": (*of_cache, "--dry-run"),
-        "serve": (),
-    }.items():
+    for verb, args in (
+        ("publish", (*of_cache, "--node-rank", "1")),
+        ("publish", (*of_cache, "--node-rank", "1", "--follow")),
+        ("fetch-and-install", (*of_cache, "--dry-run")),
+        ("serve", ()),
+    ):
         if only in ("", verb):
             seed = ("--seed",) if verb.startswith("fetch") and only else ()
             entry.main([verb, *(a for a in args if not seed or a != "--dry-run"), *seed, *flags])
@@ -203,11 +207,11 @@ def _a_head_for_node_1(seen: dict[str, Any], monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setenv("MX_ARTIFACT_HEAD_ADDRESS", "first")
 
 
-def test_each_setting_has_a_value_to_try_or_a_reason_why_not() -> None:
-    assert {each.name for each in settings.SETTINGS} == VALUES.keys() | OF_VERBS_ONLY
+def test_each_setting_has_a_value_to_try() -> None:
+    assert {each.name for each in settings.SETTINGS} == VALUES.keys()
 
 
-@pytest.mark.parametrize("setting", READ_BY_LIBRARY, ids=lambda setting: setting.name)
+@pytest.mark.parametrize("setting", settings.SETTINGS, ids=lambda setting: setting.name)
 def test_a_variable_does_the_same_in_both(
     setting: Setting[object],
     seen: dict[str, Any],

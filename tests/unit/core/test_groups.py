@@ -117,7 +117,7 @@ def test_a_silent_member_aborts_the_round(progress: Progress) -> None:
     board.pass_seconds(PRESENCE_SECONDS / 4)
     told = board.say(a)
     assert told.phase is Phase.ABORTED
-    assert "member b was not heard of for 12 s" in told.reason
+    assert "member b was silent for 12 s" in told.reason
     assert progress.name.lower() in told.reason
     assert board.say(moved(b)).phase is Phase.ABORTED  # it was only slow, and learns it
 
@@ -128,7 +128,7 @@ def test_who_waits_too_short_for_a_silent_member_names_it() -> None:
     assert board.say(staged(a)).lacking(Progress.STAGED) == "b (fetching)"
     board.pass_seconds(PRESENCE_SECONDS * 0.8)
     told = board.say(failed(a, "waited 8 s for b (fetching)")).reason
-    assert told.endswith("for b (fetching); member b was not heard of for 8 s")
+    assert told.endswith("for b (fetching); member b was silent for 8 s")
     assert board.say(b).phase is Phase.ABORTED
 
 

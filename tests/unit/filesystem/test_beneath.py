@@ -15,7 +15,7 @@ from mx_artifacts.errors import UnsafePathError
 from mx_artifacts.filesystem import beneath
 from mx_artifacts.filesystem.access import Access
 from mx_artifacts.filesystem.beneath import TEMPORARY_PREFIX, Directory
-from mx_artifacts.filesystem.files import make_parents, place_directory, standing_in, stands
+from mx_artifacts.filesystem.files import existing_in, exists, make_parents, place_directory
 from mx_artifacts.filesystem.regular_file import read_regular_file
 from mx_artifacts.filesystem.resolved_path import open_directory, resolve_path
 from tests.support.trees import write_tree
@@ -57,7 +57,7 @@ LED_AWAY = ("link/x", "a/link/x", "../outside/x", "link/new", "a/link/d/new")
         lambda held, path: held.names(path.rpartition("/")[0]),
         lambda held, path: held.enter(path.rpartition("/")[0]),
         lambda held, path: held.parent_of(path).__enter__(),
-        lambda held, path: stands(held, path),
+        lambda held, path: exists(held, path),
         lambda held, path: held.sync(path.rpartition("/")[0]),
     ],
 )
@@ -171,7 +171,7 @@ def test_directories_are_made_with_an_owner_and_only_where_none_is(
         assert not place_directory(held.descriptor, "link", access.apply, workshop)
         assert workshop.names() == []
     held.remove_tree(name)
-    assert standing_in(held, ["a/c/d", "a/none", "none/x", name]) == {"a/c/d"}
+    assert existing_in(held, ["a/c/d", "a/none", "none/x", name]) == {"a/c/d"}
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")

@@ -7,7 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from mx_artifacts.filesystem.regular_file import have_same_content, read_regular_file
+from mx_artifacts.filesystem.regular_file import (
+    have_same_content,
+    mapped_regular_file,
+    read_regular_file,
+)
 
 
 def test_a_file_is_read_to_its_bound(tmp_path: Path) -> None:
@@ -18,6 +22,13 @@ def test_a_file_is_read_to_its_bound(tmp_path: Path) -> None:
         read_regular_file(file, 4)
     file.write_bytes(b"")
     assert read_regular_file(file, 0) == b""
+
+
+@pytest.mark.parametrize("content", [b"12345", b""])
+def test_a_file_is_mapped_as_it_is(content: bytes, tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    file.write_bytes(content)
+    assert mapped_regular_file(file) == content
 
 
 def test_a_file_that_says_nothing_of_its_size() -> None:
@@ -40,6 +51,8 @@ def test_what_is_no_file(tmp_path: Path, kind: str) -> None:
     with pytest.raises(OSError, match=r".") as caught:
         read_regular_file(path, 100)
     assert caught.value.filename == str(path)
+    with pytest.raises(OSError, match=r"."):
+        mapped_regular_file(path)
     assert not have_same_content(good, path)
     assert not have_same_content(path, good)
 

@@ -1,4 +1,4 @@
-"""What stands in roots as earlier installs put it there."""
+"""What is in roots as earlier installs put it there."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def root_of(root: Path) -> RootInstall:
 
 
 def standing(root: Path) -> list[str]:
-    found = PreviousInstalls([root_of(root)]).standing(root)
+    found = PreviousInstalls([root_of(root)]).unchanged_entries(root)
     return sorted(entry.entry for entry in found)
 
 
@@ -48,7 +48,9 @@ def test_the_newest_receipt_speaks_of_an_entry(root: Path, tmp_path: Path) -> No
     new = make_bundle(tmp_path / "new.tar", {"k1/a": b"another one"})
     install(root, new, replace=True)
     found = PreviousInstalls([root_of(root)])
-    sizes = {entry.entry: [file.size for file in entry.files] for entry in found.standing(root)}
+    sizes = {
+        entry.entry: [file.size for file in entry.files] for entry in found.unchanged_entries(root)
+    }
     assert sizes == {"k1": [11], "k2": [5], "k3": [4]}
     assert len(found.receipts(root)) == 2
 

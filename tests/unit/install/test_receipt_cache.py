@@ -1,4 +1,4 @@
-"""Receipts that a process keeps: always those that stand there now."""
+"""Receipts that a process keeps: always those that are there now."""
 
 from __future__ import annotations
 

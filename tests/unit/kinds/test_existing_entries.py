@@ -1,4 +1,4 @@
-"""What stood in a target's root before: used there, or told with the reason; never changed."""
+"""What was in a target's root before: used there, or told with the reason; never changed."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from mx_artifacts.install.base import InstallReport, RootInstall, RootReport
 from mx_artifacts.install.receipts.receipt import load_receipt
 from mx_artifacts.install.state.already_installed import find_installed
 from mx_artifacts.kinds.base import CacheKind, EntryVerdict, FixupReport
-from mx_artifacts.kinds.existing_entries import standing_judge
+from mx_artifacts.kinds.existing_entries import existing_entry_judge
 from mx_artifacts.kinds.registry import all_kinds, get_kind
 from mx_artifacts.kinds.triton.group_files import relocate_triton_groups
 from mx_artifacts.runtime.clock import FakeClock
@@ -49,7 +49,7 @@ def fetched(kind: CacheKind, tmp_path: Path) -> Path:
 def install(kind: CacheKind, root: Path, bundle: Path, **options: Any) -> InstallReport:
     """Install as the product does; these trees have no real state of ninja, so it isn't asked."""
     fixups = options.pop("fixups", [f for f in kind.fixups if f is relocate_triton_groups])
-    judge = options.pop("judge", standing_judge(kind))
+    judge = options.pop("judge", existing_entry_judge(kind))
     part = RootInstall(
         "",
         root,
@@ -155,7 +155,7 @@ def test_a_raw_copy_of_another_root(kind: CacheKind, tmp_path: Path) -> None:
 
 
 def test_a_group_that_points_at_another_cache_that_is_there(tmp_path: Path) -> None:
-    """Triton would read that one: it is no use of what stands here, and may go any day."""
+    """Triton would read that one: it is no use of what is here, and may go any day."""
     root, other = tmp_path / "root", made_here(TRITON, tmp_path / "other")
     made_here(TRITON, root)
     group = f"{KEY}/__grp__block.json"
@@ -192,7 +192,7 @@ def test_links_are_not_fit_for_use(tmp_path: Path) -> None:
     assert report.roots[0].unusable == dict.fromkeys(
         (KEY, OTHER_KEY), "it is a symbolic link; the installer does not look through it"
     )
-    assert report.is_of_no_use
+    assert report.nothing_usable
 
 
 @pytest.mark.parametrize("at", [DEEP_JIT, f"{DEEP_JIT}/kernel.cubin"])
@@ -211,8 +211,11 @@ def test_what_cannot_be_viewed_is_not_fit_fit_for_use(tmp_path: Path) -> None:
     root = made_here(TRITON, tmp_path / "root")
     (root / KEY / "block.ttir").unlink(missing_ok=True)
     (root / KEY / "block.ttir").symlink_to("/nowhere")
-    verdict = standing_judge(TRITON)(root, KEY, None)
-    assert (verdict.fault, verdict.doubt) == (f"{KEY}/block.ttir: link to nothing", "")
+    verdict = existing_entry_judge(TRITON)(root, KEY, None)
+    assert (verdict.unusable_reason, verdict.unverified_reason) == (
+        f"{KEY}/block.ttir: link to nothing",
+        "",
+    )
 
 
 def test_what_is_as_fetched_costs_no_judgement(tmp_path: Path) -> None:
@@ -222,7 +225,7 @@ def test_what_is_as_fetched_costs_no_judgement(tmp_path: Path) -> None:
         assert tree is not None
         assert (tree / entry).is_dir()
         judged.append(entry)
-        return EntryVerdict(doubt="who knows")
+        return EntryVerdict(unverified_reason="who knows")
 
     root = made_here(TRITON, tmp_path / "root")
     (root / KEY / "block.json").write_text("{}")
@@ -251,9 +254,9 @@ def test_the_receipt_keeps_it_until_the_engine_has_mended_it(tmp_path: Path) -> 
     assert first.roots[0].installed == (OTHER_KEY,)
     assert "no group file" in first.roots[0].unusable[KEY]
     assert load_receipt(first.receipt_path).roots[0].unusable == first.roots[0].unusable
-    assert (first.unchanged, first.is_of_no_use) == (False, False)
+    assert (first.unchanged, first.nothing_usable) == (False, False)
 
-    judge = standing_judge(TRITON)
+    judge = existing_entry_judge(TRITON)
     again = find_installed({"": root}, ORIGIN.artifact_id, judge)
     assert again == install(TRITON, root, bundle)
     assert again is not None
@@ -297,9 +300,9 @@ def test_an_artifact_of_no_use(tmp_path: Path) -> None:
     (root / OTHER_KEY).mkdir()
     (root / OTHER_KEY / "cuda_utils.cpython-311-x86_64-linux-gnu.so").write_bytes(b"")
     report = install(TRITON, root, fetched(TRITON, tmp_path))
-    assert (report.is_of_no_use, report.unchanged) == (True, True)
+    assert (report.nothing_usable, report.unchanged) == (True, True)
     assert report.roots[0].unusable.keys() == {KEY, OTHER_KEY}
-    assert not install(TRITON, root, tmp_path / "artifact.tar", replace=True).is_of_no_use
+    assert not install(TRITON, root, tmp_path / "artifact.tar", replace=True).nothing_usable
 
 
 @pytest.mark.parametrize("here_is_fit", [True, False])
@@ -320,7 +323,7 @@ def test_what_was_dropped_on_the_way_is_missed_only_where_nothing_fit_stands(
     assert report.roots[0].kept == (OTHER_KEY, KEY)
     assert dict(report.roots[0].dropped) == ({} if here_is_fit else {KEY: "no compiler"})
     assert report.roots[0].unusable.keys() == (set() if here_is_fit else {KEY})
-    assert not report.is_of_no_use
+    assert not report.nothing_usable
 
 
 def test_entries_of_a_root_are_counted(tmp_path: Path) -> None:
@@ -334,5 +337,5 @@ def test_judging_never_raises(tmp_path: Path) -> None:
     root = made_here(INDUCTOR, tmp_path / "root")
     (root / "0a1b2c3d4e/rank_0_0/backbone" / ARTIFACT).unlink()
     (root / "0a1b2c3d4e/rank_0_0/backbone" / ARTIFACT).symlink_to("/nowhere")
-    verdict = standing_judge(INDUCTOR)(root, "0a1b2c3d4e", None)
-    assert "link to nothing" in verdict.fault
+    verdict = existing_entry_judge(INDUCTOR)(root, "0a1b2c3d4e", None)
+    assert "link to nothing" in verdict.unusable_reason

@@ -1,4 +1,4 @@
-"""FlashInfer's CuTe kernels: which build of the stack they are of, and which may stand together."""
+"""FlashInfer's CuTe kernels: which build of the stack they are of, and which may be together."""
 
 from __future__ import annotations
 

@@ -14,10 +14,10 @@ from typing import Any
 import pytest
 
 from mx_artifacts.bundle.entry import EntryView
+from mx_artifacts.kinds.base import EntryVerdict
 from mx_artifacts.kinds.entry_checks import MAX_JSON_BYTES
-from mx_artifacts.kinds.existing_entries import fetched_differs, standing_judge
+from mx_artifacts.kinds.existing_entries import existing_entry_judge, fetched_differs
 from mx_artifacts.kinds.flashinfer.cute_modules import MAX_META_BYTES, match_cute_modules
-from mx_artifacts.kinds.foreign_text import MAX_SHOWN_CHARACTERS, shown
 from mx_artifacts.kinds.inductor import torch_files
 from mx_artifacts.kinds.inductor.vllm_factors import first_factors, flat_factors
 from mx_artifacts.kinds.inductor.vllm_hash_directories import rank_sets
@@ -80,10 +80,10 @@ def test_an_index(tmp_path: Path, text: str) -> None:
     write(root / INDEX, text.encode())
     with little_memory():
         report = relocate_vllm_indexes(staged, ROOT)
-        verdict = standing_judge(get_kind("inductor"))(root, TREE, None)
+        verdict = existing_entry_judge(get_kind("inductor"))(root, TREE, None)
     assert all(len(reason) < 400 for reason in report.dropped.values())
-    assert len(verdict.fault + verdict.doubt) < 400
-    assert report.dropped.keys() == {TREE} or verdict.fault == ""
+    assert len(verdict.unusable_reason + verdict.unverified_reason) < 400
+    assert report.dropped.keys() == {TREE} or verdict.unusable_reason == ""
 
 
 def test_an_index_in_whose_place_is_no_file(tmp_path: Path) -> None:
@@ -120,9 +120,9 @@ def test_a_pickle_is_not_loaded(tmp_path: Path) -> None:
 
     write(tmp_path / "fxgraph/wf/f/one", pickle.dumps(Trap(), protocol=4))
     write(tmp_path / f"torch_aot_compile/{SHA}/rank_0_0/model", pickle.dumps(Trap(), protocol=5))
-    judge = standing_judge(get_kind("inductor"))
-    assert judge(tmp_path, "fxgraph/wf/f/one", None).fault == ""
-    assert judge(tmp_path, f"torch_aot_compile/{SHA}", None).fault == ""
+    judge = existing_entry_judge(get_kind("inductor"))
+    assert judge(tmp_path, "fxgraph/wf/f/one", None) == EntryVerdict()
+    assert judge(tmp_path, f"torch_aot_compile/{SHA}", None) == EntryVerdict()
     assert not (tmp_path / "sprung").exists()
 
 
@@ -138,7 +138,8 @@ def test_a_pickle_of_nothing_but_lengths(tmp_path: Path, monkeypatch: pytest.Mon
         return read(*arguments)
 
     monkeypatch.setattr(EntryView, "read", counted)
-    assert standing_judge(get_kind("inductor"))(tmp_path, "fxgraph/wf/f/one", None).fault == ""
+    judge = existing_entry_judge(get_kind("inductor"))
+    assert judge(tmp_path, "fxgraph/wf/f/one", None) == EntryVerdict()
     assert 1_000 <= reads < 1_010
 
 
@@ -152,7 +153,7 @@ def test_a_document(tmp_path: Path, content: bytes) -> None:
     write(tmp_path / KEY / "cuda_utils.so", b"")
     write(tmp_path / KEY / "f.autotune.json", content)
     with little_memory():
-        fault = standing_judge(get_kind("triton"))(tmp_path, KEY, None).fault
+        fault = existing_entry_judge(get_kind("triton"))(tmp_path, KEY, None).unusable_reason
     too_long = len(content) > MAX_JSON_BYTES
     assert ("too long to be checked" if too_long else "is not JSON") in fault
 
@@ -161,7 +162,7 @@ def test_a_manifest_that_promises_odd_names(tmp_path: Path) -> None:
     entry = f"0.1/linux/kernels/{SHA}"
     names: dict[str, object] = {"x" * 100_000: {}, "../../../etc/passwd": {}}
     write(tmp_path / entry / "manifest.json", json.dumps({"files": names}).encode())
-    fault = standing_judge(get_kind("tilelang"))(tmp_path, entry, None).fault
+    fault = existing_entry_judge(get_kind("tilelang"))(tmp_path, entry, None).unusable_reason
     assert fault.endswith("... is missing")
     assert len(fault) < 300
 
@@ -233,22 +234,3 @@ def test_files_that_are_compared(tmp_path: Path) -> None:
     assert not fetched_differs("f", ours, theirs)
     os.truncate(theirs / "f", 1 << 40)
     assert fetched_differs("f", ours, theirs)
-
-
-@pytest.mark.parametrize(
-    ("foreign", "expected"),
-    [
-        ("plain", "plain"),
-        (b"bytes \xff", "bytes \\xff"),
-        ("\x1b[2Jé\u202e\udcff", "\\x1b[2Jé\\u202e\\udcff"),
-        ("x" * MAX_SHOWN_CHARACTERS, "x" * MAX_SHOWN_CHARACTERS),
-    ],
-)
-def test_foreign_text_is_shown(foreign: str | bytes, expected: str) -> None:
-    assert shown(foreign) == expected
-
-
-@pytest.mark.parametrize("foreign", ["x" * 10_000, b"\xff" * 10_000_000, "\x1b" * 10_000_000])
-def test_foreign_text_is_cut(foreign: str | bytes) -> None:
-    assert len(shown(foreign)) == MAX_SHOWN_CHARACTERS
-    assert shown(foreign).endswith("...")

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from mx_artifacts.kinds.existing_entries import standing_judge
+from mx_artifacts.kinds.existing_entries import existing_entry_judge
 from mx_artifacts.kinds.registry import get_kind
 from mx_artifacts.runtime.clock import FakeClock
 from tests.support.kind_trees import ARTIFACT, MEGA, make_tree
@@ -102,12 +102,12 @@ def test_artifacts_of_other_forms_are_not_judged(tmp_path: Path) -> None:
     assert left_out(tmp_path / "root") == {}
 
 
-def test_a_standing_tree_that_vllm_only_described_yields_to_a_whole_one(tmp_path: Path) -> None:
+def test_an_existing_tree_that_vllm_only_described_yields_to_a_whole_one(tmp_path: Path) -> None:
     root, fetched = tmp_path / "root", tmp_path / "fetched"
     make_tree(root, {f"{CLASSIC}/rank_0_0/backbone/cache_key_factors.json": CLASSIC})
     make_tree(fetched, {INDEX: CLASSIC, SAVED: CLASSIC})
-    judge = standing_judge(INDUCTOR)
-    assert judge(root, CLASSIC, fetched).fault == (
+    judge = existing_entry_judge(INDUCTOR)
+    assert judge(root, CLASSIC, fetched).unusable_reason == (
         "it has no rank_0_0/backbone/vllm_compile_cache.py, without which vLLM compiles again"
     )
-    assert judge(root, CLASSIC, None).fault == ""
+    assert judge(root, CLASSIC, None).unusable_reason == ""

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from mx_artifacts.kinds.existing_entries import standing_judge
+from mx_artifacts.kinds.existing_entries import existing_entry_judge
 from mx_artifacts.kinds.inductor.vllm_indexes import relocate_vllm_indexes
 from mx_artifacts.kinds.registry import get_kind
 from tests.support.kind_trees import ARTIFACT
@@ -86,14 +86,14 @@ def test_other_files_of_that_name_are_none_of_ours(tmp_path: Path) -> None:
     assert relocate_vllm_indexes(tmp_path, ROOT).dropped == {}
 
 
-def test_a_tree_that_stands_with_paths_of_another_root_is_in_doubt(tmp_path: Path) -> None:
+def test_a_tree_that_exists_with_paths_of_another_root_is_unverified(tmp_path: Path) -> None:
     make(tmp_path, {KEY: (ARTIFACT, f"{OLD}/{TREE}/rank_0_0/backbone/{ARTIFACT}")})
-    judge = standing_judge(get_kind("inductor"))
+    judge = existing_entry_judge(get_kind("inductor"))
     verdict = judge(tmp_path, TREE, None)
-    assert verdict.fault == ""
-    assert f"names {OLD}" in verdict.doubt
+    assert verdict.unusable_reason == ""
+    assert f"names {OLD}" in verdict.unverified_reason
     relocate_vllm_indexes(tmp_path, tmp_path)
-    assert judge(tmp_path, TREE, None).doubt == ""
+    assert judge(tmp_path, TREE, None).unverified_reason == ""
 
 
 def test_an_index_that_names_what_is_not_there_costs_its_tree(tmp_path: Path) -> None:

@@ -28,7 +28,7 @@ def regions(transport: InprocTransport) -> int:
 
 
 class Waiter:
-    """A thread that waits for a buffer; the test sees when it stands in line."""
+    """A thread that waits for a buffer; the test sees when it is in line."""
 
     def __init__(self, pool: BufferPool) -> None:
         self.got: PooledBuffer | None = None

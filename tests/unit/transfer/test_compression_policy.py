@@ -13,7 +13,7 @@ from mx_artifacts.transfer.artifact.compression_policy import (
     CompressionPolicy,
     LinkMeter,
 )
-from mx_artifacts.worker.blocks import _ENTRY_BYTES, _Kept
+from mx_artifacts.worker.blocks import _ENTRY_BYTES, _KeptFrame
 
 MIB = 1 << 20
 SPAN = 4 * MIB
@@ -142,7 +142,7 @@ def test_a_frame_fills_what_it_should_and_nothing_else() -> None:
 
 
 def test_frames_are_kept_up_to_a_size() -> None:
-    kept = _Kept(2 * (100 + _ENTRY_BYTES))
+    kept = _KeptFrame(2 * (100 + _ENTRY_BYTES))
     made: list[int] = []
 
     def get(number: int) -> bytes:

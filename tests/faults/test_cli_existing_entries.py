@@ -72,7 +72,7 @@ def test_an_old_cache_in_the_root(cluster: Cluster, tmp_path: Path) -> None:
         next((spoiled / OTHER_KEY).iterdir()).write_bytes(b"")
         code, out, _ = fetch(cluster, spoiled, "--dry-run")
         (planned,) = json.loads(out)["planned"]
-        assert planned["standing"] == {str(spoiled): 2}
+        assert planned["existing"] == {str(spoiled): 2}
         _, out, _ = fetch(cluster, spoiled, "--dry-run", format="human")
         assert "holds 2 entries; those that the artifact has too would be kept" in out
         code, out, err = fetch(cluster, spoiled)

@@ -1,0 +1,132 @@
+"""Installs what sources have new, for as long as nobody asks to stop."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+
+from mx_artifacts.artifacts.target.fetch_values import FetchResult
+from mx_artifacts.errors import ConfigurationError, MxArtifactsError
+from mx_artifacts.fetcher import ArtifactFetcher
+from mx_artifacts.identity.identify import ProbedIdentity
+from mx_artifacts.observability.catalogue import FollowFailed
+from mx_artifacts.observability.events import EventSink, ignore_events
+from mx_artifacts.workflows.fetch_kinds import FetchedKind, FetchKindsRequest, identified
+from mx_artifacts.workflows.follow_settings import FollowSettings
+from mx_artifacts.workflows.kind_outcomes import KindOutcomes
+from mx_artifacts.workflows.selected_kind import SelectedKind
+from mx_artifacts.workflows.stop import Stop
+
+
+def check_followable(request: FetchKindsRequest) -> None:
+    """Refuse a request that leaves nothing to follow.
+
+    Raises:
+        ConfigurationError: it is of a group, or names one artifact.
+    """
+    if request.is_grouped:
+        raise ConfigurationError(
+            "members of a group agree on one install, and would take the next at different times",
+            hint="follow sources without a group",
+        )
+    if request.wanted.artifact_id:
+        raise ConfigurationError(
+            "a request for one artifact leaves nothing new to follow",
+            hint="follow sources of whichever artifact",
+        )
+
+
+@dataclass
+class _Followed:
+    """A kind, which of its artifacts were installed, and the last failure that was told."""
+
+    selected: SelectedKind
+    probed: ProbedIdentity
+    installed_ids: set[str] = dataclasses.field(default_factory=set)
+    told_failure: type[MxArtifactsError] | None = None
+
+    def has_installed(self, result: FetchResult) -> None:
+        """Take no source's offer of this artifact any more."""
+        self.installed_ids.add(result.source.artifact_id)
+
+
+class SourcesFollower:
+    """Looks for something new of kinds that were fetched, and installs it.
+
+    It goes forward only: what was installed once is not installed again. So sources that serve
+    different artifacts, each installed once, do not take turns. The time of a record does not tell
+    which artifact is newer, since heartbeats move it.
+
+    A look that fails is told by an event, once until another goes well, and the next tries again.
+    """
+
+    def __init__(
+        self,
+        fetcher: ArtifactFetcher,
+        request: FetchKindsRequest,
+        fetched: KindOutcomes[FetchedKind],
+        settings: FollowSettings,
+        *,
+        on_fetched: Callable[[FetchedKind], object],
+        events: EventSink = ignore_events,
+    ) -> None:
+        """Follow every kind of the request that can be identified on this node.
+
+        `fetched` is what `fetch_kinds` returned for the same request. `on_fetched` is called with
+        each kind that something new was installed of.
+
+        Raises:
+            ConfigurationError: as `check_followable`.
+        """
+        check_followable(request)
+        self._fetcher = fetcher
+        self._request = request
+        self._interval_seconds = settings.interval_seconds
+        self._on_fetched = on_fetched
+        self._events = events
+        self._followed = [_Followed(each, probed) for each, probed in identified(request)]
+        for each in self._followed:
+            if each.selected.name in fetched.done:
+                each.has_installed(fetched.done[each.selected.name].result)
+
+    def run(self, stop: Stop) -> None:
+        """Look every `settings.interval_seconds` until the request to stop."""
+        while not stop.wait(self._interval_seconds):
+            for each in self._followed:
+                stop.run(partial(self._look_after, each))
+
+    def _look_after(self, followed: _Followed) -> None:
+        try:
+            result = self._fetch_newest(followed)
+        except MxArtifactsError as error:
+            if followed.told_failure is not type(error):
+                followed.told_failure = type(error)
+                self._events(FollowFailed(followed.selected.name, error))
+            return
+        followed.told_failure = None
+        if result is not None:
+            self._on_fetched(FetchedKind(followed.selected, followed.probed, result))
+
+    def _fetch_newest(self, followed: _Followed) -> FetchResult | None:
+        selected, identity = followed.selected, followed.probed.identity
+        wanted = self._request.wanted_for(followed.probed)
+        newest = self._fetcher.newest_besides(
+            followed.installed_ids,
+            selected.kind,
+            identity,
+            selected.stated_roots,
+            wanted=wanted,
+        )
+        if newest is None:
+            return None
+        result = self._fetcher.fetch_and_install(
+            selected.kind,
+            identity,
+            selected.stated_roots,
+            wanted=dataclasses.replace(wanted, artifact_id=newest.artifact_id),
+            replace=self._request.replace,
+        )
+        followed.has_installed(result)
+        return result

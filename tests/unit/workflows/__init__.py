@@ -1,0 +1,1 @@
+"""Tests of mx_artifacts/workflows."""
