@@ -16,6 +16,7 @@ import time
 from array import array
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from unittest.mock import patch
 
@@ -156,10 +157,10 @@ def measure(files: ManyFiles, rounds: int) -> dict[str, dict[str, float]]:
         for way in ("C", "Python"):
             one, two = files.make_directories(), files.make_directories()
             with done_in(way):
-                timed("create and write it", way, lambda one=one: files.create(one))
-                timed("the same, by two threads", way, lambda two=two: files.create(two, 2))
-                timed("look at it", way, lambda one=one: files.look(one))
-                timed("read and checksum it", way, lambda one=one: files.read(one))
+                timed("create and write it", way, partial(files.create, one))
+                timed("the same, by two threads", way, partial(files.create, two, 2))
+                timed("look at it", way, partial(files.look, one))
+                timed("read and checksum it", way, partial(files.read, one))
                 timed("make its header", way, files.headers)
                 timed("check and map it in an index", way, lambda: files.map(*bundle))
             shutil.rmtree(one)

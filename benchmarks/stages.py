@@ -38,6 +38,7 @@ from mx_artifacts.bundle import pack
 from mx_artifacts.bundle.index import map_bundle
 from mx_artifacts.core.member_index import MemberIndex, joined
 from mx_artifacts.install import installer
+from mx_artifacts.install.commit import Committer
 from mx_artifacts.install.staging import staging
 from mx_artifacts.kinds.registry import get_kind
 from mx_artifacts.runtime.gc_pause import gc_paused
@@ -52,7 +53,7 @@ PARTS = (
     (staging, "unchanged_entries", "begin.unchanged"),
     (staging, "begin_writing", "begin.resume"),
     (staging.Staging, "_require_intact", "install.intact"),
-    (installer.Committer, "commit", "install.commit"),
+    (Committer, "commit", "install.commit"),
     (installer._Target, "judge_kept", "install.judge"),
     (installer, "save_receipt", "install.receipt"),
 )

@@ -14,6 +14,7 @@ import contextlib
 import json
 import tempfile
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 
 from benchmarks.harness import conditions
@@ -82,7 +83,7 @@ def _measured(
         cluster.publish(tree)
     run = _fetched if what == "fetch" else _in_own_process
     methods = [
-        method(f"{what}_{name}", lambda cluster=cluster: run(cluster, tree, place))
+        method(f"{what}_{name}", partial(run, cluster, tree, place))
         for name, cluster in clusters.items()
     ]
     if what == "fetch":

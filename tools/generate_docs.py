@@ -8,6 +8,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import click
 import generated
@@ -34,13 +35,14 @@ def commands(
     command: click.Command, parent: click.Context | None = None
 ) -> Iterator[tuple[click.Command, click.Context]]:
     """Yield a command and all below it, in the order of the help."""
+    outermost: dict[str, Any] = {"help_option_names": ["-h", "--help"], "show_default": True}
     context = command.context_class(
         command,
         parent,
         info_name="mx-artifact" if parent is None else command.name,
         terminal_width=HELP_WIDTH,
         max_content_width=HELP_WIDTH,
-        **({"help_option_names": ["-h", "--help"], "show_default": True} if parent is None else {}),
+        **(outermost if parent is None else {}),
     )
     yield command, context
     if isinstance(command, click.Group):

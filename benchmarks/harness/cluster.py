@@ -60,7 +60,9 @@ class Cluster:
         self.peer_python = peer
         self.network = network
         self._moved = moved
-        self.server: str = self._start("central", network and network.router).ready["address"]
+        self.server: str = self._start("central", network.router if network else None).ready[
+            "address"
+        ]
 
     def new_home(self) -> Path:
         """Make the home directory of a node, which goes with `resources`."""
@@ -83,13 +85,13 @@ class Cluster:
 
     def new_target(self, number: int = 0, home: Path | None = None) -> Node:
         """Start another target; in a network, on the link with that `number`, from 0."""
-        at = self.network and self.network.nodes[1 + number]
+        at = self.network.nodes[1 + number] if self.network else None
         return self._start("target", at, self.server, self._moved.as_argument(), home=home)
 
     @cached_property
     def source(self) -> Node:
         """The source."""
-        at = self.network and self.network.nodes[0]
+        at = self.network.nodes[0] if self.network else None
         return self._start("source", at, self.server, self._moved.as_argument())
 
     @cached_property

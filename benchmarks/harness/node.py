@@ -177,8 +177,14 @@ def main(role: str, host: str, server: str = "", cache: str = "") -> None:
         peak = {"peak_rss_mib": lambda: {"mib": peak_rss_mib()}}
         if role == "source":
             source = Source(host, server, identities, resources)
-            calls = {"publish": source.publish, "withdraw": source.withdraw}
-            answer_requests({**peak, **calls, "identity": source.identity})
+            answer_requests(
+                {
+                    **peak,
+                    "publish": source.publish,
+                    "withdraw": source.withdraw,
+                    "identity": source.identity,
+                }
+            )
         else:
             target = Target(host, server, identities, resources)
             answer_requests({**peak, "fetch": target.fetch, "renew": target.renew})

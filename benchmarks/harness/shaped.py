@@ -120,7 +120,7 @@ def resume(setting: Setting) -> list[Method]:
 def compression(setting: Setting) -> list[Method]:
     """Fetch a real cache, and one of random bytes, with compression at auto and without."""
     triton = RealCache("triton", setting.ram / "real", setting.ram)
-    trees = {"": triton.make(), "_random": _generate(setting, RESUMED_MIB)}
+    trees: dict[str, Tree] = {"": triton.make(), "_random": _generate(setting, RESUMED_MIB)}
     return [Method("compression", lambda: _compressed(setting, trees))]
 
 

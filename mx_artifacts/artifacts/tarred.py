@@ -66,6 +66,7 @@ from mx_artifacts.memory.buffers import Bundle
 from mx_artifacts.node.environment import environment
 from mx_artifacts.observability.catalogue import RootPacked
 from mx_artifacts.observability.events import EventSink, ignore_events
+from mx_artifacts.runtime.clock import SYSTEM_CLOCK, Clock
 from mx_artifacts.transfer.engine import TransferLimits
 from mx_artifacts.transport.base import Transport
 
@@ -82,7 +83,8 @@ class TarredP2PArtifactTransfer:
     `framework` is the engine that uses the cache, for messages on what decided where its roots are.
     `memory` lends what bundles are packed into; by default MX_ARTIFACT_RESIDENT_BUDGET bytes for
     each artifact, beyond which they lie in files below `bundle_root`. `durable`: whether an install
-    waits until what it wrote is on the disk; by default MX_ARTIFACT_DURABLE.
+    waits until what it wrote is on the disk; by default MX_ARTIFACT_DURABLE. `clock` tells how old
+    files are, and waits until they have settled.
     """
 
     name: str
@@ -97,6 +99,7 @@ class TarredP2PArtifactTransfer:
     durable: bool | None = None
     memory: BundleBudget | None = field(default=None, repr=False, compare=False)
     events: EventSink = field(default=ignore_events, repr=False, compare=False)
+    clock: Clock = field(default=SYSTEM_CLOCK, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         names = [self._bundle_name(root) for root in self.roots]
@@ -157,6 +160,7 @@ class TarredP2PArtifactTransfer:
             allocate,
             optional=root.optional or root.off,
             previous=previous,
+            clock=self.clock,
         )
 
     # --- target ----------------------------------------------------------------------------------

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 from pathlib import Path
 
 from mx_artifacts import settings
@@ -20,11 +21,17 @@ ENVIRONMENT_FILE = ROOT / "mx_artifacts" / "node" / "environment.py"
 DEMO = ROOT / "cli" / "mx_artifact_cli" / "demo"
 
 
+@functools.cache
+def _nodes(path: Path) -> list[ast.AST]:
+    """Return all that a file's syntax tree consists of."""
+    return list(ast.walk(ast.parse(path.read_text())))
+
+
 def _attributes(path: Path) -> set[str]:
     """Return `module.name` of every attribute taken of a plain name in a file."""
     return {
         f"{node.value.id}.{node.attr}"
-        for node in ast.walk(ast.parse(path.read_text()))
+        for node in _nodes(path)
         if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name)
     }
 
@@ -80,7 +87,7 @@ def test_only_nixl_modules_name_nixl() -> None:
         for path in SOURCES
         if any(
             isinstance(node, ast.Constant) and node.value in ("nixl_cu13", "nixl_cu12")
-            for node in ast.walk(ast.parse(path.read_text()))
+            for node in _nodes(path)
         )
     ]
     assert users == ["nixl.py"]
@@ -88,7 +95,7 @@ def test_only_nixl_modules_name_nixl() -> None:
 
 def _calls(path: Path) -> set[str]:
     """Return the last name of everything that a file calls: `open_channel`, `insecure_channel`."""
-    functions = (n.func for n in ast.walk(ast.parse(path.read_text())) if isinstance(n, ast.Call))
+    functions = (n.func for n in _nodes(path) if isinstance(n, ast.Call))
     return {getattr(each, "attr", getattr(each, "id", "")) for each in functions}
 
 

@@ -6,7 +6,6 @@ import ast
 import functools
 import importlib
 import inspect
-import subprocess
 import sys
 from collections.abc import Iterator
 from importlib.util import module_from_spec, spec_from_file_location
@@ -18,6 +17,7 @@ import pytest
 
 import mx_artifacts
 from mx_artifacts import errors, plugin
+from tests.support.child import ended
 
 ROOT = Path(__file__).parents[2]
 FACES = (mx_artifacts, plugin)
@@ -83,9 +83,7 @@ def test_importing_it_loads_nothing_heavy(name: str) -> None:
         " 'numpy', 'click', 'google', 'redis', 'rich'} & set(sys.modules);"
         " sys.exit(', '.join(heavy) or 0)"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=False
-    )
+    done = ended([sys.executable, "-c", script])
     assert (done.returncode, done.stderr) == (0, "")
 
 

@@ -61,7 +61,9 @@ Run = Callable[[Scenario], None]
 
 
 @pytest.fixture(scope="module", params=BACKENDS)
-def server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator:
+def server(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[RedisProcess | None]:
     """The process behind the backend, or None when it has none."""
     binary: Path | None = None
     if request.param == "valkey":

@@ -14,7 +14,8 @@ from typing import Any
 
 import pytest
 
-from mx_artifacts.bulk.listing import Listing
+from mx_artifacts.bulk.listing import Listing, list_directories
+from mx_artifacts.bulk.read import read_files
 from mx_artifacts.bundle import pack as packing
 from mx_artifacts.bundle import read_entry, tree
 from mx_artifacts.bundle.pack import MIN_AGE_SECONDS, pack_tree
@@ -63,7 +64,7 @@ class OnRead:
     def __init__(self, mutate: Callable[[], object], times: int = 1_000_000) -> None:
         self._mutate = mutate
         self._times = times
-        self._read_files = read_entry.read_files
+        self._read_files = read_files
 
     def __call__(self, *arguments: Any) -> Sequence[int]:
         if self._times:
@@ -447,9 +448,9 @@ def test_a_directory_that_another_takes_the_place_of_is_not_taken_for_an_empty_o
 ) -> None:
     """It was moved away between being listed and being looked into, as a compiler does."""
     root = write_tree(tmp_path / "root", {"k0": stamped(0), "k1": stamped(0)})
-    list_directories, times = tree.list_directories, 0
+    times = 0
 
-    def after_a_move(place: str, paths: Sequence[str]) -> list[Listing]:
+    def after_a_move(place: int, paths: Sequence[str]) -> list[Listing]:
         nonlocal times
         times += 1
         if times == 2:

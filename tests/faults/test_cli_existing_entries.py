@@ -20,7 +20,7 @@ WORDS = (
 
 
 def fetch(cluster: Cluster, root: Path, *args: str, format: str = "json") -> tuple[int, str, str]:
-    places = ("--model", cluster.model, "--root", str(root))
+    places: tuple[str, ...] = ("--model", cluster.model, "--root", str(root))
     places += ("--bundle-root", str(cluster.bundle_root), "--format", format)
     done = run_cli("fetch-and-install", *WORDS, *places, *args, env=cluster.env)
     return done.returncode, done.stdout, done.stderr

@@ -13,13 +13,14 @@ from pathlib import Path
 
 from mx_artifacts.client.central import CentralClient
 from mx_artifacts.core.sources import SourceQuery
-from tests.support.nodes import Cluster, Running, clean_environment, running
-from tests.support.processes import DEADLINE_SECONDS, Service, serving
+from tests.support.child import DEADLINE_SECONDS
+from tests.support.nodes import Cluster, clean_environment
+from tests.support.processes import Running, Service, running, serving
 from tests.support.triton_writer import BUSY, CALM, CHILDREN, GROUP, key, rewrite_until, write_group
 from tests.support.triton_writer import write_groups as write_known
 
 STATED = ("cuda_version=12.8", "gpu_arch=sm90", "triton_version=3", "triton_key=k")
-WORDS = ("--kind", "triton", "--framework", "vllm")
+WORDS: tuple[str, ...] = ("--kind", "triton", "--framework", "vllm")
 WORDS += tuple(word for pair in STATED for word in ("--identity", pair))
 FOLLOW = ("--follow", "--follow-interval", "200ms")
 KNOWN = {key(number) for number in range(BUSY + CALM)}
@@ -79,7 +80,7 @@ def test_new_kernels_come_to_a_target_that_follows(cluster: Cluster, tmp_path: P
         assert keys_in(cold) == {*KNOWN, key(NEW)}
         assert (cold / key(0) / "k.cubin").read_bytes() == b"the engine's own"
         target.send(signal.SIGTERM)
-        assert target.process.wait(DEADLINE_SECONDS) == 0
+        assert target.wait() == 0
         assert source.stop() == 0
         assert source.errors == ""
     assert the_source(cluster) == ("stale", again["artifact_id"])

@@ -16,7 +16,8 @@ import pytest
 from mx_artifacts.server.app import ServerConfig
 from tests.support.central import running_central
 from tests.support.install_cases import contents, fill, leftovers, picture
-from tests.support.nodes import Cluster, Running, clean_environment, running, warm_cache
+from tests.support.nodes import Cluster, clean_environment, warm_cache
+from tests.support.processes import Running, running
 
 PRESENCE_SECONDS = 5.0
 """Above what a loaded machine keeps a process waiting, below what a test may last."""

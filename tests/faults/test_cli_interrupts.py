@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from tests.support.nodes import Cluster, clean_environment, last_object
-from tests.support.processes import COMMAND, DEADLINE_SECONDS, serving
+from tests.support.child import Child, ended
+from tests.support.nodes import Cluster, clean_environment
+from tests.support.processes import COMMAND, last_object, serving
 
 ALL = pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 WHILE_IMPORTING = """
@@ -51,9 +51,7 @@ atexit.register(os.abort)
 @ALL
 def test_a_signal_while_modules_are_imported(number: signal.Signals) -> None:
     program = WHILE_IMPORTING.format(number=number)
-    done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, check=False
-    )
+    done = ended([sys.executable, "-c", program])
     assert (done.returncode, done.stdout) == (130, "")
     assert last_object(done.stderr)["type"] == "Interrupted"
     assert "Traceback" not in done.stderr
@@ -62,9 +60,7 @@ def test_a_signal_while_modules_are_imported(number: signal.Signals) -> None:
 @ALL
 def test_a_signal_after_the_result_changes_nothing(number: signal.Signals) -> None:
     program = WHEN_DONE.format(number=number)
-    done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, check=False
-    )
+    done = ended([sys.executable, "-c", program])
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.startswith("mx-artifact ")
 
@@ -99,17 +95,7 @@ def test_the_end_of_the_terminal_interrupts_a_fetch(cluster: Cluster, tmp_path: 
 
 def test_under_nohup_the_end_of_the_terminal_stops_nothing(tmp_path: Path) -> None:
     args = ("serve", "--port", "0", "--format", "jsonl")
-    with subprocess.Popen(
-        ["nohup", *COMMAND, *args],
-        env=clean_environment(tmp_path),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-    ) as process:
-        try:
-            assert process.stdout is not None
-            assert process.stdout.readline()
-            process.send_signal(signal.SIGHUP)
-            process.send_signal(signal.SIGTERM)
-            assert process.wait(DEADLINE_SECONDS) == 0
-        finally:
-            process.kill()
+    with Child(["nohup", *COMMAND, *args], env=clean_environment(tmp_path)) as server:
+        assert server.line()
+        server.send(signal.SIGHUP)
+        assert server.stop() == 0

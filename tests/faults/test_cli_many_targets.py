@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 import time
 from contextlib import ExitStack
 from pathlib import Path
@@ -60,7 +59,6 @@ def test_a_target_seeds_until_a_signal(cluster: Cluster, cache: Path, tmp_path: 
         source.stop()
         code, done = cluster.fetch(tmp_path / "second")
         assert code == 0, done
-        seed.send(signal.SIGTERM)
-        assert seed.process.wait(timeout=30) == 0
+        assert seed.stop() == 0
     assert contents(tmp_path / "second") == contents(cache)
     assert {found["status"] for found in cluster.sources()} == {"stale"}

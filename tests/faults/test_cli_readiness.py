@@ -51,7 +51,7 @@ def test_an_engine_that_does_not_become_ready(cluster: Cluster, cache: Path) -> 
 
 
 def test_a_node_that_is_not_the_head_must_be_told_it(cluster: Cluster, cache: Path) -> None:
-    args = ("--ready-url", "http://localhost:8000/health", "--node-rank", "1")
+    args: tuple[str, ...] = ("--ready-url", "http://localhost:8000/health", "--node-rank", "1")
     code, error = cluster.publish(cache, *args)
     assert (code, error["type"]) == (2, "ConfigurationError")
     assert "--head-address" in error["hint"]

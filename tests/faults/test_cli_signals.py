@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.nodes import Cluster, clean_environment, running, warm_cache
-from tests.support.processes import serving
+from tests.support.nodes import Cluster, clean_environment, warm_cache
+from tests.support.processes import running, serving
 
 SLOW = ("--chunk-size", "4KiB", "--slots", "1", "--max-rate", "1MiB")
 NO_RESIDENTS = {"MX_ARTIFACT_RESIDENT_BUDGET": "1"}

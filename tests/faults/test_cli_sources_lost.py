@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from tests.support.install_cases import contents, leftovers
-from tests.support.nodes import Cluster, Running, warm_cache
-from tests.support.processes import Service, serving
+from tests.support.nodes import Cluster, warm_cache
+from tests.support.processes import Running, Service, serving
 from tests.support.valkey import free_port
 
 CACHE_BYTES, SPANS = 24 << 20, 40

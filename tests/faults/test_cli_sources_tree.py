@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
 import stat
 import tempfile
 import threading
@@ -16,7 +15,8 @@ import pytest
 
 from tests.support import as_user
 from tests.support.install_cases import contents
-from tests.support.nodes import FIRST, SECOND, Cluster, running, warm_cache
+from tests.support.nodes import FIRST, SECOND, Cluster, warm_cache
+from tests.support.processes import running
 
 ENTRIES = "1.0/sm90/autotuner"
 OTHER = "c" * 64
@@ -106,8 +106,8 @@ def test_entries_that_change_while_they_are_packed(
     with repeating(change), cluster.source(cache) as source:
         code, done = cluster.fetch(tmp_path / "cold")
     assert code == 0, done
-    for entry in (FIRST, SECOND):
-        assert contents(tmp_path / "cold" / ENTRIES / entry) == contents(cache / ENTRIES / entry)
+    for name in (FIRST, SECOND):
+        assert contents(tmp_path / "cold" / ENTRIES / name) == contents(cache / ENTRIES / name)
     left_out = str(skipped_of(source.ready))
     for entry, files in ((growing, {"a", "log"}), (flickering, {"a"})):
         arrived = tmp_path / "cold" / ENTRIES / entry.name
@@ -131,11 +131,9 @@ def test_unreadable_files_of_another_user(cluster: Cluster) -> None:
         options["command"] = (*as_user.COMMAND, str(STRANGER))
         with running(*theirs.source_args(cache), **options) as source:
             result = source.expect("result")
-            assert result is not None, source.end()
             with running(*theirs.target_args(home / "cold"), **options) as target:
                 code, done = target.end()
-            source.send(signal.SIGTERM)
-            assert source.process.wait(60) == 0
+            assert source.stop() == 0
         assert code == 0, done
         assert set(contents(home / "cold")) == {
             f"{ENTRIES}/{SECOND}/{name}" for name in ("tuned.bin", "best_config.json")

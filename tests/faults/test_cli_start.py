@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.nodes import Cluster, last_object
-from tests.support.processes import run_cli
+from tests.support.nodes import Cluster
+from tests.support.processes import last_object, run_cli
 from tests.support.trees import read_tree
 
 NO_NIXL = """

@@ -146,4 +146,4 @@ def test_more_calls_than_a_peers_share_are_refused_as_busy(server: ArtifactServe
             pytest.raises(grpc.RpcError) as refused,
         ):
             channel.unary_unary(HEADER)(b"", timeout=WAIT_SECONDS)
-        assert refused.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED  # type: ignore[attr-defined]
+        assert refused.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED

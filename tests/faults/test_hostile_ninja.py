@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.support.child import ended
 from tests.support.hostile_modules import (
     BUILD_FILES,
     ODD_FILES,
@@ -29,7 +29,6 @@ from tests.support.processes import run_cli, serving
 MEMORY_BYTES = 256 << 20
 """Of address space, for Python and all that it imports."""
 
-DEADLINE_SECONDS = 120.0
 
 STATED = {"torch_version": "2.13", "cuda_version": "13.0", "gpu_arch": "sm90"}
 WORDS = (
@@ -58,13 +57,7 @@ def places_asked(asked: Path) -> set[str]:
 def judged(staged: Path, root: Path) -> Any:
     """Relocate and judge in a process of its own."""
     command = (sys.executable, "-m", "tests.support.hostile_modules")
-    done = subprocess.run(
-        [*command, str(staged), str(root), str(MEMORY_BYTES)],
-        capture_output=True,
-        text=True,
-        timeout=DEADLINE_SECONDS,
-        check=False,
-    )
+    done = ended([*command, staged, root, str(MEMORY_BYTES)])
     assert done.returncode == 0, done.stderr[-2000:]
     return json.loads(done.stdout)
 

@@ -349,29 +349,29 @@ def test_reader_sees_whole_entries_while_installers_meet(
     root = tmp_path / "root"
     if exists:
         fill(root, {"mine/x": b"1"})
-    processes = [
-        install_process.start(
-            root=root,
-            bundle=make_bundle(tmp_path / f"{number}.tar", stamped(number)),
-            replace=replace,
-            wait=True,
-        )
-        for number in range(installers)
-    ]
-    for process in processes:
-        assert process.stdin is not None
-        process.stdin.write("go\n")
-        process.stdin.flush()
     valid = [{next(iter(stamped(number).values()))} for number in range(installers)]
     reads = 0
-    while any(process.poll() is None for process in processes):
-        for k in range(4):
-            found = read_entry(root, f"k{k}")
-            assert found is None or found in valid
-            reads += found is not None
-    for process in processes:
-        _, err = process.communicate(timeout=60)
-        assert process.returncode == 0, err
+    with ExitStack() as stack:
+        children = [
+            stack.enter_context(
+                install_process.install_process(
+                    root=root,
+                    bundle=make_bundle(tmp_path / f"{number}.tar", stamped(number)),
+                    replace=replace,
+                    wait=True,
+                )
+            )
+            for number in range(installers)
+        ]
+        for child in children:
+            child.tell("go")
+        while any(child.process.poll() is None for child in children):
+            for k in range(4):
+                found = read_entry(root, f"k{k}")
+                assert found is None or found in valid
+                reads += found is not None
+        for child in children:
+            assert child.wait() == 0, child.errors
     assert reads > 0
     assert all(read_entry(root, f"k{k}") in valid for k in range(4))
     assert leftovers(root) == []

@@ -44,7 +44,7 @@ def test_a_killed_target_frees_its_slot_at_once(tmp_path: Path, agent: Transport
         transfer_process("target", server.endpoint, str(tmp_path / "killed"), "3") as target,
         ThreadPoolExecutor(1) as threads,
     ):
-        assert target.read() == {"stalled": True}
+        assert target.answer() == {"stalled": True}
         other = threads.submit(
             fetch, server.endpoint, artifact.artifact_id, agent, timeout_seconds=120
         )
@@ -73,7 +73,7 @@ def test_a_killed_source_is_a_clear_error_with_nothing_left(
         transfer_process("source", str(tmp_path / "source")) as source,
         ThreadPoolExecutor(1) as threads,
     ):
-        endpoint = source.read()["endpoint"]
+        endpoint = source.answer()["endpoint"]
         fetching = threads.submit(
             fetch,
             endpoint,

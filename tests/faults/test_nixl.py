@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager
@@ -21,7 +20,8 @@ from mx_artifacts.memory.pool import BufferPool, PooledBuffer
 from mx_artifacts.transport.base import Peer, PendingRead, RemoteRange, Transport
 from mx_artifacts.transport.nixl_transport import NixlTransport
 from mx_artifacts.transport.registry import create_transport
-from tests.support.peer_process import REPOSITORY, PeerProcess, pattern, peer_process
+from tests.support.child import ended, our_environment
+from tests.support.peer_process import PeerProcess, pattern, peer_process
 
 KIB = 1024
 MIB = 1024 * KIB
@@ -54,7 +54,7 @@ def post(
 def stopped_peer_process(name: str, size_bytes: int) -> Iterator[PeerProcess]:
     """Start a peer and stop it before anybody connects: a read that needs no peer later waits."""
     with peer_process("nixl", name, size_bytes) as serving:
-        serving.signal(signal.SIGSTOP)
+        serving.send(signal.SIGSTOP)
         os.waitid(os.P_PID, serving.process.pid, os.WSTOPPED | os.WNOWAIT)
         yield serving
 
@@ -72,7 +72,7 @@ def test_a_stopped_peer_times_out_and_its_buffer_stays_quarantined(transport: Tr
         pool.quarantine(buffer, read.done)
         with pytest.raises(NoFreeSlotError, match="1 in quarantine"):
             pool.acquire(0.1)
-        serving.signal(signal.SIGCONT)
+        serving.send(signal.SIGCONT)
         again = pool.acquire(WAIT_SECONDS)
         assert again.view == pattern(MIB)
         pool.release(again)
@@ -190,14 +190,8 @@ print("torch" in sys.modules, logging.getLogger("nixl").handlers)
 def test_stdout_stays_the_programs_and_exit_without_close_is_orderly() -> None:
     with peer_process("nixl", "for-program", KIB) as serving:
         arguments = [serving.descriptor.hex(), str(serving.addresses[0])]
-        done = subprocess.run(
-            [sys.executable, "-c", _PROGRAM, *arguments],
-            capture_output=True,
-            text=True,
-            cwd=REPOSITORY,
-            env={**os.environ, "UCX_LOG_LEVEL": "info"},
-            check=False,
-        )
+        env = our_environment() | {"UCX_LOG_LEVEL": "info"}
+        done = ended([sys.executable, "-c", _PROGRAM, *arguments], env=env)
     assert done.returncode == 0, done.stderr
     assert done.stdout == f"{pattern(64).hex()}\nFalse []\n"
     assert "UCX" in done.stderr

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import errno
-import os
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from tests.support.child import ended
 
 REPOSITORY = Path(__file__).parents[2]
 TESTS = (
@@ -24,14 +24,7 @@ TESTS = (
 def test_the_same_holds_part_by_part(number: int, tmp_path: Path) -> None:
     python = (sys.executable, "-m", "tests.support.no_openat2", str(number), "pytest")
     arguments = ("-p", "no:cacheprovider", "-q", "-k", "not race", f"--basetemp={tmp_path / 't'}")
-    done = subprocess.run(
-        [*python, *arguments, *TESTS],
-        cwd=REPOSITORY,
-        env={**os.environ, "PYTHONPATH": f"{REPOSITORY}:{REPOSITORY / 'cli'}"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = ended([*python, *arguments, *TESTS])
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-1000:]
     assert " passed" in done.stdout
 
@@ -41,4 +34,5 @@ def test_the_call_is_refused() -> None:
         "from tests.support.no_openat2 import refuse_openat2; refuse_openat2(38); "
         "from mx_artifacts.bulk import beneath; assert beneath._openat2() is None"
     )
-    subprocess.run([sys.executable, "-c", code], cwd=REPOSITORY, check=True)
+    done = ended([sys.executable, "-c", code])
+    assert done.returncode == 0, done.stderr

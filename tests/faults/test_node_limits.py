@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from tests.support.nodes import Cluster, last_object, warm_cache
-from tests.support.processes import COMMAND
+from tests.support.nodes import Cluster, warm_cache
+from tests.support.processes import COMMAND, last_object
 
 HANGS_SECONDS = 60.0
 """Only a failing test waits for it."""

@@ -28,7 +28,7 @@ from mx_artifacts.transfer.artifact.fetch import fetch_artifact
 from mx_artifacts.transfer.base import SourceAddress
 from mx_artifacts.transfer.engine import TransferLimits
 from mx_artifacts.transfer.timing import DEFAULT_TIMING, TransferTiming
-from mx_artifacts.transport.base import Region
+from mx_artifacts.transport.base import DeviceMemory, Region
 from mx_artifacts.transport.faults import Corrupt, Fault, LosePeer, Stall
 from mx_artifacts.worker.extension_service import SourceService
 from tests.support.artifacts import SOURCE_ID, make_artifact, new_agent, serving
@@ -72,7 +72,7 @@ def agent_of(source: ArtifactPublisher) -> str:
     return source._transport.agent_name
 
 
-def half_way(counting: Counting, act: Callable[[], None]) -> Callable[[Event], None]:
+def half_way(counting: Counting, act: Callable[[], object]) -> Callable[[Event], None]:
     """Return an event sink that calls `act` once, when half of the large file was read."""
     acted: list[bool] = []
 
@@ -92,7 +92,7 @@ def test_a_session_that_the_source_lost_is_opened_again(
     """As it does when this node was stopped for longer than the source's keepalive takes."""
     fleet.publish(cache, resident_budget_bytes=1 << 30 if resident else 0)
     counting = Counting()
-    sink = half_way(counting, lambda: [end() for end in list(ends)] and None)
+    sink = half_way(counting, lambda: [end() for end in list(ends)])
     fetched = fleet.fetch(fleet.fetcher(lambda: counting, sink), tmp_path / "cold")
     assert contents(tmp_path / "cold") == contents(cache)
     assert len(ends) == 2
@@ -132,19 +132,21 @@ def test_a_source_is_found_again_at_its_old_address(
     fleet: Fleet, cache: Path, tmp_path: Path
 ) -> None:
     source, _ = fleet.publish(cache)
-    counting = Counting()
-    lost: list[float] = []
+    counting, is_well = Counting(), threading.Event()
+
+    def recover() -> None:
+        is_well.set()
+        counting.fault_of.clear()
 
     def lose() -> None:
         counting.fault_of[agent_of(source)] = LosePeer()
-        threading.Timer(1.0, counting.fault_of.clear).start()
-        lost.append(time.monotonic())
+        threading.Timer(1.0, recover).start()
 
     fetcher = fleet.fetcher(lambda: counting, half_way(counting, lose))
     fetched = fleet.fetch(fetcher, tmp_path / "cold", wanted=SourceWanted(wait_seconds=30))
     assert contents(tmp_path / "cold") == contents(cache)
-    assert time.monotonic() - lost[0] >= 1
-    assert not fetched.left_behind  # it is well again
+    assert is_well.is_set()
+    assert not fetched.left_behind
     assert list(fetched.delivered) == [source.start().server.endpoint]
 
 
@@ -191,7 +193,12 @@ def test_who_has_a_whole_source_does_not_ask_for_others_at_once(
     calm_seconds: float,
 ) -> None:
     asked: list[object] = []
-    monkeypatch.setattr(SourceFinder, "find_others", lambda *asking: asked.append(asking) or [])
+
+    def find_none(*asking: object) -> list[object]:
+        asked.append(asking)
+        return []
+
+    monkeypatch.setattr(SourceFinder, "find_others", find_none)
     fleet.publish(cache)
     counting = Counting(pause_seconds=0.05)
     fetcher = fleet.fetcher(lambda: counting, timing=TransferTiming(calm=calm_seconds))
@@ -202,22 +209,22 @@ def test_who_has_a_whole_source_does_not_ask_for_others_at_once(
 def test_a_central_server_that_hangs_holds_up_no_end(
     fleet: Fleet, cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    may_answer, asked = threading.Event(), threading.Event()
+    may_answer, asked, answered = threading.Event(), threading.Event(), threading.Event()
 
     def hang(*_arguments: object) -> list[SourceAddress]:
         asked.set()
         may_answer.wait(30)
+        answered.set()
         return []
 
     monkeypatch.setattr(SourceFinder, "find_others", hang)
     fleet.publish(cache)
     counting = Counting(pause_seconds=0.05)
     fetcher = fleet.fetcher(lambda: counting, timing=TransferTiming(calm=0.0))
-    started = time.monotonic()
     try:
         fleet.fetch(fetcher, tmp_path / "cold")
         assert asked.is_set()
-        assert time.monotonic() - started < 8
+        assert not answered.is_set()
     finally:
         may_answer.set()
     assert contents(tmp_path / "cold") == contents(cache)
@@ -419,7 +426,7 @@ def test_a_target_without_memory_blames_no_source(fleet: Fleet, tmp_path: Path) 
     fleet.publish(fill_cache(tmp_path / "warm"))
     counting, events = Counting(), list[Event]()
 
-    def refuse(_memory: memoryview) -> Region:
+    def refuse(memory: memoryview | DeviceMemory) -> Region:
         raise RegistrationError("no memory (injected)")
 
     counting.register = refuse  # type: ignore[method-assign]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
@@ -15,11 +14,8 @@ import pytest
 from mx_artifacts.errors import MxArtifactsError
 from mx_artifacts.install.uninstall import uninstall_artifact
 from tests.support.install_cases import contents, fill, workspace_of
-from tests.support.nodes import KIND, Cluster, last_object
-from tests.support.processes import COMMAND
-
-HANGS_SECONDS = 20.0
-"""What needs longer hangs; it takes half a second where nobody else needs the cores."""
+from tests.support.nodes import KIND, Cluster
+from tests.support.processes import last_object, run_cli
 
 
 def pipe(path: Path) -> None:
@@ -49,14 +45,7 @@ def replace(path: Path, make: Callable[[Path], None]) -> None:
 
 def ends(env: dict[str, str], *args: str) -> tuple[int, Any]:
     """Return the exit code of a verb, and what it said in its error, or as its result."""
-    done = subprocess.run(
-        [*COMMAND, *args, "--format", "json"],
-        env=env,
-        capture_output=True,
-        text=True,
-        timeout=HANGS_SECONDS,
-        check=False,
-    )
+    done = run_cli(*args, "--format", "json", env=env)
     if done.returncode:
         return done.returncode, last_object(done.stderr)
     return 0, json.loads(done.stdout)

@@ -75,7 +75,7 @@ def _bundle(tmp_path: Path) -> Path:
 
 def state_of(directory: Path) -> dict[str, tuple[object, ...]]:
     """Return owners, modes, times of change and contents of all there is."""
-    found = {}
+    found: dict[str, tuple[object, ...]] = {}
     for path in (directory, *sorted(directory.rglob("*"))):
         status = path.lstat()
         content = path.read_bytes() if path.is_file() else b""
@@ -166,7 +166,9 @@ STEPS = (
 )
 
 
-def swapping(step: str, swap: Callable[[], None]) -> tuple[Callable[[Event], None], RootInstall]:
+def swapping(
+    step: str, swap: Callable[[], None]
+) -> tuple[Callable[[Event], None], Callable[[str], None]]:
     """Return what does it once at a step, as a sink of events and for a fix-up."""
     left = [swap]
 
@@ -174,7 +176,7 @@ def swapping(step: str, swap: Callable[[], None]) -> tuple[Callable[[Event], Non
         if name == step and left:
             left.pop()()
 
-    return lambda event: at(event.name), at  # type: ignore[return-value]
+    return lambda event: at(event.name), at
 
 
 @pytest.mark.parametrize("what", ["staged", "staging", "workspace", "root"])
@@ -201,7 +203,7 @@ def test_what_is_swapped_at_any_step_leads_nowhere(
 
     sink, at = swapping(step, swap)
 
-    def fixup(staged: Path, _root: Path) -> FixupReport:
+    def fixup(staged: Path, root: Path) -> FixupReport:
         at("fixup")
         (staged / "k1/kernel.so").write_bytes(b"rewritten")
         return FixupReport(1, touched={"k1/kernel.so": FileContent.of(b"rewritten")})
@@ -267,7 +269,7 @@ def test_the_same_user_who_swaps_what_is_staged_ends_nothing(
 def test_what_is_staged_is_for_no_other_users_eyes(home: Path, bundle: Path) -> None:
     """Although it has its owner already: only where nobody can reach it may it be given away."""
     root = home / "cache"
-    seen = []
+    seen: list[tuple[int, int]] = []
 
     def look(event: Event) -> None:
         if event.name == "install.staged":
@@ -331,7 +333,7 @@ def test_a_forged_journal_makes_no_directory_of_another_owner(home: Path, bundle
     moves = [{"entry": "", "inode": 1, "replaces": False}]
     (workspace / "journal.json").write_text(journal(moves=moves, empty_root=empty))
     give(workspace)
-    seen = []
+    seen: list[tuple[int, int]] = []
 
     def look(event: Event) -> None:
         if event.name == "install.recovered" and not seen:

@@ -458,7 +458,7 @@ def test_a_source_killed_in_the_middle_is_lost_and_another_is_read(
     ):
         reader.read(peer, dying.addresses[0], KIB)
         ranges = [(dying.addresses[0], SIZE_BYTES)]
-        dying.signal(signal.SIGSTOP)
+        dying.send(signal.SIGSTOP)
         read = reader.transport.post_read(
             peer, [RemoteRange(*each) for each in ranges], [(reader.region, 0)]
         )
@@ -476,8 +476,8 @@ def test_a_source_that_was_stopped_for_a_while_goes_on(reader: Reader) -> None:
         peer_process("stream", "stopped", SIZE_BYTES) as stopped,
         closing(reader.transport.connect(stopped.descriptor)) as peer,
     ):
-        stopped.signal(signal.SIGSTOP)
-        threading.Timer(1.0, stopped.signal, [signal.SIGCONT]).start()
+        stopped.send(signal.SIGSTOP)
+        threading.Timer(1.0, stopped.send, [signal.SIGCONT]).start()
         got = reader.read(peer, stopped.addresses[0], SIZE_BYTES)
     assert got == pattern(SIZE_BYTES)
 

@@ -71,7 +71,7 @@ def test_by_default_no_native_code_is_loaded_and_only_the_documented_ports_are_o
         port = int(source.ready["published"][0]["endpoint"].rpartition(":")[2])
         with cluster.target(tmp_path / "cold") as target:
             assert target.expect("transfer.started")
-            pids = {"source": source._process.pid, "target": target.process.pid}
+            pids = {"source": source.process.pid, "target": target.process.pid}
             assert {name: native_libraries(pid) for name, pid in pids.items()} == {
                 "source": set(),
                 "target": set(),

@@ -40,7 +40,7 @@ from tests.support.triton_writer import (
 
 PUBLICATIONS = 50
 STATED = ("cuda_version=12.8", "gpu_arch=sm90", "triton_version=3", "triton_key=k")
-WORDS = ("--kind", "triton", "--framework", "vllm")
+WORDS: tuple[str, ...] = ("--kind", "triton", "--framework", "vllm")
 WORDS += tuple(word for pair in STATED for word in ("--identity", pair))
 TRITON = get_kind("triton")
 KEYS = {key(number) for number in range(BUSY + CALM)}

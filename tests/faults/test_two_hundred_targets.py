@@ -13,7 +13,8 @@ import pytest
 
 from mx_artifacts.worker.serving_settings import ServingSettings
 from tests.support.artifacts import SOURCE_ID, ArtifactServer
-from tests.support.fetchers_process import FetchersProcess, fetchers_process, known_artifacts
+from tests.support.child import Child
+from tests.support.fetchers_process import fetchers_process, known_artifacts
 from tests.support.transfer_process import new_network_agent
 
 PROCESSES, THREADS = 4, 50
@@ -26,7 +27,7 @@ def sessions_of(server: ArtifactServer) -> int:
     return len(server.artifacts._sessions._open)
 
 
-def kill_some(targets: list[FetchersProcess], rng: random.Random) -> list[threading.Timer]:
+def kill_some(targets: list[Child], rng: random.Random) -> list[threading.Timer]:
     """Kill half of `targets`, each at a moment of its own; return the timers."""
     doomed = rng.sample(targets, len(targets) // 2)
     timers = [
@@ -54,16 +55,16 @@ def test_two_hundred_targets_of_which_half_are_killed(tmp_path: Path, slots: int
             stack.enter_context(fetchers_process([server.endpoint], THREADS))
             for _ in range(PROCESSES)
         ]
-        assert [target.read() for target in targets] == ["ready"] * PROCESSES
+        assert [target.line() for target in targets] == ["ready"] * PROCESSES
         files_before = len(os.listdir("/proc/self/fd"))
         for target in targets:
-            target.go()
+            target.tell("go")
         timers = kill_some(targets, rng)
-        ends = [target.read() for target in targets]
+        ends = [target.line() for target in targets]
         for timer in timers:
             timer.join()
-        assert ends.count(THREADS) >= PROCESSES // 2, ends
-        assert set(ends) <= {THREADS, None}
+        assert ends.count(str(THREADS)) >= PROCESSES // 2, ends
+        assert set(ends) <= {str(THREADS), None}
         deadline = time.monotonic() + FREED_WITHIN_SECONDS
         while (len(server.artifacts.leases) or sessions_of(server)) and time.monotonic() < deadline:
             time.sleep(0.05)
@@ -75,6 +76,6 @@ def test_two_hundred_targets_of_which_half_are_killed(tmp_path: Path, slots: int
             time.sleep(0.05)
         assert len(os.listdir("/proc/self/fd")) <= files_before + 8
         with fetchers_process([server.endpoint], 2) as target:
-            assert target.read() == "ready"
-            target.go()
-            assert target.read() == 2
+            assert target.line() == "ready"
+            target.tell("go")
+            assert target.line() == "2"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -14,8 +13,8 @@ from benchmarks.harness.network import NoNetworkError, network
 from benchmarks.harness.processes import finished
 from benchmarks.harness.real_caches import NoCompilerError, RealCache
 from benchmarks.transfer import PREFIX, RAM
-from tests.support.nodes import REPOSITORY, clean_environment
-from tests.support.processes import DEADLINE_SECONDS
+from tests.support.child import Child
+from tests.support.nodes import clean_environment
 
 NAMESPACES = Path("/run/netns")
 
@@ -26,25 +25,21 @@ def _run(tmp_path: Path, *words: str, program: str = "transfer") -> tuple[Any, s
     """Run a benchmark small; return its report and what it printed. Nothing else is left."""
     output = tmp_path / "bench" / f"{program}.json"
     size = ("--mib", "2", "--files", "40", "--rounds", "1")
-    with subprocess.Popen(
-        [
-            *(sys.executable, "-m", f"benchmarks.{program}", *size, *words),
-            *("--output", str(output)),
-        ],
-        env=clean_environment(tmp_path) | {"PYTHONPATH": f"{REPOSITORY}:{REPOSITORY / 'cli'}"},
-        cwd=REPOSITORY,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    ) as process:
-        try:
-            printed, said = process.communicate(timeout=DEADLINE_SECONDS)
-        finally:
-            process.kill()
-    assert process.returncode == 0, said
+    command: list[str | Path] = [
+        sys.executable,
+        "-m",
+        f"benchmarks.{program}",
+        *size,
+        *words,
+        "--output",
+        output,
+    ]
+    with Child(command, env=clean_environment(tmp_path)) as child:
+        code, printed = child.finish()
+        assert code == 0, child.errors
     assert list(output.parent.iterdir()) == [output]
-    assert list(RAM.glob(f"{PREFIX}{process.pid}-*")) == []
-    assert not list(NAMESPACES.glob(f"*-{process.pid}-*"))
+    assert list(RAM.glob(f"{PREFIX}{child.process.pid}-*")) == []
+    assert not list(NAMESPACES.glob(f"*-{child.process.pid}-*"))
     return json.loads(output.read_text()), printed
 
 

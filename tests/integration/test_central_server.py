@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from concurrent import futures
 from contextlib import closing, contextmanager
 from dataclasses import replace
+from typing import Any
 
 import grpc
 import pytest
@@ -206,9 +207,9 @@ def test_listings_are_newest_first_and_then_cut(
         for worker_id in ("mm", "aa", "zz"):
             client.publish(IDENTITY, RECORD, worker_id)
             clock.advance(1)
-        p2p = p2p_pb2_grpc.P2pServiceStub(channel)
+        p2p = p2p_pb2_grpc.P2pServiceStub(channel)  # type: ignore[no-untyped-call]
 
-        def listed(**filters: int) -> list[str]:
+        def listed(**filters: Any) -> list[str]:
             """Ask as a deployed client does, which takes the answer's order as it is."""
             answer = p2p.ListSources(pb.ListSourcesRequest(**filters), timeout=10)
             return [instance.worker_id for instance in answer.instances]
@@ -259,7 +260,7 @@ def test_refusals_inside_the_answer_for_deployed_clients(
     quiet: ServerConfig, clock: FakeClock
 ) -> None:
     with running_central(quiet, clock) as address, grpc.insecure_channel(address) as channel:
-        p2p = p2p_pb2_grpc.P2pServiceStub(channel)
+        p2p = p2p_pb2_grpc.P2pServiceStub(channel)  # type: ignore[no-untyped-call]
         worker = pb.WorkerMetadata()
         for request, reason in (
             (pb.PublishMetadataRequest(), "model_name"),
@@ -275,7 +276,8 @@ def test_refusals_inside_the_answer_for_deployed_clients(
             assert not answer.success
             assert reason in answer.message
             assert not answer.mx_source_id
-        update = pb.UpdateStatusRequest(mx_source_id=SOURCE, worker_id="w", status=9)
+        update = pb.UpdateStatusRequest(mx_source_id=SOURCE, worker_id="w")
+        update.status = 9  # type: ignore[assignment]  # a status of a later version
         assert "status 9" in p2p.UpdateStatus(update, timeout=10).message
         update.status = pb.SOURCE_STATUS_READY
         assert "publish again" in p2p.UpdateStatus(update, timeout=10).message

@@ -5,20 +5,26 @@ from __future__ import annotations
 import json
 import os
 import signal
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from mx_artifacts.kinds.registry import get_kind
+from tests.support.child import Child
 from tests.support.nodes import clean_environment
 from tests.support.packing import pack_to_file
-from tests.support.processes import Service, run_cli, serving
+from tests.support.processes import COMMAND, Service, run_cli, serving
 
 KEY = "A" * 52
-IDENTITY = ("--model", "m", "--framework", "vllm", "--identity", "cuda_version=12.8")
+IDENTITY: tuple[str, ...] = (
+    "--model",
+    "m",
+    "--framework",
+    "vllm",
+    "--identity",
+    "cuda_version=12.8",
+)
 IDENTITY += ("--identity", "gpu_arch=sm90", "--identity", "triton_version=3")
 IDENTITY += ("--identity", "triton_key=k")
 
@@ -51,8 +57,8 @@ def _cache(tmp_path: Path) -> Path:
 def _publisher(
     tmp_path: Path, env: dict[str, str], server: Service, cache: Path
 ) -> Iterator[Service]:
-    args = ("--kind", "triton", *IDENTITY, "--root", str(cache), "--chunk-size", "64KiB")
-    args += ("--bundle-root", str(tmp_path / "bundles"))
+    places = ("--root", str(cache), "--bundle-root", str(tmp_path / "bundles"))
+    args = ("--kind", "triton", *IDENTITY, *places, "--chunk-size", "64KiB")
     with serving("publish", *args, env=env, logs=tmp_path) as publisher:
         yield publisher
 
@@ -178,18 +184,10 @@ def test_a_port_in_use_is_named(env: dict[str, str], server: Service) -> None:
 
 
 def test_serve_says_that_memory_forgets(env: dict[str, str]) -> None:
-    command = [sys.executable, "-m", "mx_artifact_cli", "serve", "--port", "0"]
-    process = subprocess.Popen(
-        command, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
-    try:
-        assert process.stdout is not None
-        assert process.stdout.readline().startswith("127.0.0.1:")
-    finally:
-        process.send_signal(signal.SIGTERM)
-        _, said = process.communicate(timeout=30)
-    assert process.returncode == 0
-    [line] = [line for line in said.splitlines() if "memory" in line]
+    with Child([*COMMAND, "serve", "--port", "0"], env=env) as server:
+        assert (server.line() or "").startswith("127.0.0.1:")
+        assert server.stop() == 0
+        [line] = [line for line in server.errors.splitlines() if "memory" in line]
     assert "a restart forgets them and no other server sees them" in line
 
 

@@ -14,7 +14,7 @@ from tests.support.processes import Service, run_cli, serving
 
 KEY = "A" * 52
 FIELDS = ("cuda_version=12.8", "triton_version=3", "triton_key=k")
-IDENTITY = ("--model", "m", "--framework", "vllm", "--arch", "sm_90")
+IDENTITY: tuple[str, ...] = ("--model", "m", "--framework", "vllm", "--arch", "sm_90")
 IDENTITY += tuple(word for pair in FIELDS for word in ("--identity", pair))
 
 
@@ -149,9 +149,14 @@ def test_a_generic_cache(tmp_path: Path, env: dict[str, str], server: Service) -
 def test_the_autotune_root_is_off_unless_stated(
     tmp_path: Path, env: dict[str, str], server: Service
 ) -> None:
-    stated = ("torch_version=2", "cuda_version=13", "flashinfer_version=1", "ninja_version=1")
+    stated: tuple[str, ...] = (
+        "torch_version=2",
+        "cuda_version=13",
+        "flashinfer_version=1",
+        "ninja_version=1",
+    )
     stated += ("gpu_name=H100",)  # which the autotune root needs
-    kind = ("--kind", "flashinfer", "--model", "m", "--arch", "sm90")
+    kind: tuple[str, ...] = ("--kind", "flashinfer", "--model", "m", "--arch", "sm90")
     kind += tuple(word for pair in stated for word in ("--identity", pair))
     warm = tmp_path / "home"
     autotune = warm / ".cache" / "vllm" / "flashinfer_autotune_cache"

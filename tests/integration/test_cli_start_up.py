@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 
 import pytest
 
 from mx_artifact_cli.main import VERBS, cli
+from tests.support.child import ended
 
 HEAVY = ("asyncio", "torch", "nixl", "grpc", "numpy", "google", "rich", "triton", "redis")
 
@@ -41,14 +41,9 @@ print(code, *[name for name in {heavy!r} if name in sys.modules], file=sys.stder
     ids=" ".join,
 )
 def test_help_imports_nothing_heavy(args: list[str]) -> None:
-    ended = subprocess.run(
-        [sys.executable, "-c", PROGRAM.format(heavy=HEAVY), *args],
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert ended.stderr.split() == ["0"]
-    assert ended.stdout
+    done = ended([sys.executable, "-c", PROGRAM.format(heavy=HEAVY), *args])
+    assert (done.returncode, done.stderr.split()) == (0, ["0"])
+    assert done.stdout
 
 
 def test_the_list_of_verbs_says_what_their_help_says() -> None:

@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from mx_artifacts.errors import ConfigurationError
-from mx_artifacts.identity.identify import probe_identity
+from mx_artifacts.identity.identify import ProbedIdentity, probe_identity
 from mx_artifacts.kinds.registry import get_kind
 from mx_artifacts.node import cuda_driver
 from mx_artifacts.node.installed import run_for_json
@@ -47,7 +47,7 @@ STATED = {
 
 
 @pytest.fixture(scope="module")
-def driver(tmp_path_factory) -> dict[str, str]:
+def driver(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     """Return an environment in which the CUDA driver is the stand-in."""
     compiler = shutil.which("gcc") or shutil.which("cc")
     if compiler is None:
@@ -60,7 +60,7 @@ def driver(tmp_path_factory) -> dict[str, str]:
     return {"LD_LIBRARY_PATH": str(directory)}
 
 
-def probe(env: dict[str, str], device_index: int = 0):
+def probe(env: dict[str, str], device_index: int = 0) -> ProbedIdentity:
     kind = get_kind("deep_gemm")
     return probe_identity(
         kind, model_name="m", overrides=STATED, env=env, device_index=device_index
@@ -76,7 +76,9 @@ def probe(env: dict[str, str], device_index: int = 0):
         ("1", 0, ("sm121", "Stand-in B", "48")),
     ],
 )
-def test_facts_are_those_of_the_device_that_will_run(driver, visible, index, facts):
+def test_facts_are_those_of_the_device_that_will_run(
+    driver: dict[str, str], visible: str | None, index: int, facts: tuple[str, str, str]
+) -> None:
     env = driver if visible is None else {**driver, "CUDA_VISIBLE_DEVICES": visible}
     probed = probe(env, index)
     extras = probed.identity.extra_parameters
@@ -92,11 +94,13 @@ def test_facts_are_those_of_the_device_that_will_run(driver, visible, index, fac
         ("1", 1, r"cuDeviceGet\(1\) failed with CUDA error 101"),
     ],
 )
-def test_a_device_that_is_not_there_is_an_error_that_names_the_field(driver, visible, index, why):
+def test_a_device_that_is_not_there_is_an_error_that_names_the_field(
+    driver: dict[str, str], visible: str, index: int, why: str
+) -> None:
     with pytest.raises(ConfigurationError, match=f"gpu_arch: CUDA driver, device {index}: {why}"):
         probe({**driver, "CUDA_VISIBLE_DEVICES": visible}, index)
 
 
-def test_the_cuda_version_that_the_driver_runs(driver):
+def test_the_cuda_version_that_the_driver_runs(driver: dict[str, str]) -> None:
     argv = (sys.executable, "-I", cuda_driver.__file__, "driver")
     assert run_for_json(argv, driver, timeout_seconds=30) == {"cuda_major": 12}

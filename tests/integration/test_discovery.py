@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -62,7 +62,7 @@ def found(client: CentralClient, wanted: SourceWanted) -> list[str]:
     return [s.worker_id for s in candidate_sources(client, Target(HERE, wanted), order=order)]
 
 
-def sorted_by_worker(refs: list[SourceRef]) -> list[SourceRef]:
+def sorted_by_worker(refs: Sequence[SourceRef]) -> list[SourceRef]:
     return sorted(refs, key=lambda ref: ref.worker_id)
 
 

@@ -6,6 +6,7 @@ import threading
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -211,7 +212,7 @@ def test_while_one_waits_for_a_read_others_go_on(agent: Transport) -> None:
                 stalling.let_go()
 
     with serving(artifact) as server:
-        limits = {"timeout_seconds": 20, "max_inflight_chunks": 2}
+        limits: dict[str, Any] = {"timeout_seconds": 20, "max_inflight_chunks": 2}
         received = fetch(server.endpoint, artifact.artifact_id, stalling, LettingGo(), **limits)
     assert received.content == artifact.content
 

@@ -69,7 +69,8 @@ def _nodes(
     monkeypatch.setattr(pack, "MIN_AGE_SECONDS", 0.05)  # nobody writes while it is packed
     with ExitStack() as stack:
         address = stack.enter_context(running_central(ServerConfig("127.0.0.1", 0)))
-        client = stack.enter_context(Client(address))
+        client = Client(address)
+        stack.enter_context(client)
         yield Node(tmp_path / "a", client, stack), Node(tmp_path / "b", client, stack), stack
 
 

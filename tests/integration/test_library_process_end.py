@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +15,8 @@ from mx_artifacts.client.worker import WorkerClient
 from mx_artifacts.core.sources import SourceStatus
 from mx_artifacts.server.app import ServerConfig
 from tests.support.central import running_central
+from tests.support.child import DEADLINE_SECONDS, Child
 from tests.support.fleet import fill_cache
-from tests.support.processes import DEADLINE_SECONDS
 
 
 @pytest.fixture(name="server")
@@ -28,21 +25,9 @@ def _server() -> Iterator[str]:
         yield address
 
 
-@contextmanager
-def library_process(server: str, directory: Path, how: str) -> Iterator[subprocess.Popen[str]]:
+def library_process(server: str, directory: Path, how: str) -> Child:
     fill_cache(directory / "warm", files=3, file_bytes=1000)
-    with subprocess.Popen(
-        [sys.executable, "-m", "tests.support.library_process", server, str(directory), how],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        env=os.environ,
-    ) as process:
-        try:
-            yield process
-        finally:
-            process.kill()
+    return Child([sys.executable, "-m", "tests.support.library_process", server, directory, how])
 
 
 def status_of(server: str, found: dict[str, Any]) -> SourceStatus:
@@ -64,29 +49,26 @@ def status_of(server: str, found: dict[str, Any]) -> SourceStatus:
 )
 def test_its_records_are_stale(server: str, tmp_path: Path, how: str, code: int) -> None:
     with library_process(server, tmp_path, how) as process:
-        out, err = process.communicate(timeout=DEADLINE_SECONDS)
-    assert process.returncode == code, err
+        ended, out = process.finish()
+        assert ended == code, process.errors
     assert status_of(server, json.loads(out)) is SourceStatus.STALE
 
 
 def test_a_target_that_is_attached_does_not_hold_it_up(server: str, tmp_path: Path) -> None:
     with library_process(server, tmp_path, "when told") as process:
-        assert process.stdout is not None
-        assert process.stdin is not None
-        found = json.loads(process.stdout.readline())
+        found = process.answer()
         assert status_of(server, found) is SourceStatus.READY
         with WorkerClient(found["endpoint"], timeout_seconds=DEADLINE_SECONDS) as target:
             assert target.attach()
-            process.stdin.write("end\n")
-            process.stdin.close()
-            assert process.wait(DEADLINE_SECONDS) == 0
+            process.tell("end")
+            assert process.wait() == 0
         assert status_of(server, found) is SourceStatus.STALE
 
 
 def test_a_child_of_fork_forgets_what_is_its_parents(server: str, tmp_path: Path) -> None:
     with library_process(server, tmp_path, "after a child") as process:
-        out, err = process.communicate(timeout=DEADLINE_SECONDS)
-    assert process.returncode == 0, err
+        code, out = process.finish()
+        assert code == 0, process.errors
     found, after_child = map(json.loads, out.splitlines())
     assert after_child == {"child": 0, "is_ready": True}
     assert status_of(server, found) is SourceStatus.STALE

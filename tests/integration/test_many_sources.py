@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -48,7 +49,7 @@ def test_a_bad_source_is_left_behind_and_named(
     fleet: Fleet, tmp_path: Path, fault: object, resident: bool
 ) -> None:
     cache = fill_cache(tmp_path / "warm", large=LARGE_BYTES)
-    budget = {"resident_budget_bytes": 1 << 30 if resident else 0}
+    budget: dict[str, Any] = {"resident_budget_bytes": 1 << 30 if resident else 0}
     bad, _ = fleet.publish(cache, **budget)
     fleet.publish(cache, **budget)
     counting = Counting()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 from collections.abc import Mapping
 from importlib.util import find_spec
@@ -15,27 +14,24 @@ from mx_artifacts.kinds.triton.compiler import triton_build
 from mx_artifacts.node import installed
 from mx_artifacts.node.environment import environment
 from mx_artifacts.probes.base import ProbeContext
+from tests.support.child import ended
 
 
 def say(code: str, env: Mapping[str, str] | None = None) -> object:
     """Run `code` in a fresh process; return the JSON that it prints."""
-    done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", f"import json, sys\n{code}"],
-        env=dict(env or environment()),
-        capture_output=True,
-        text=True,
-    )
+    program = [sys.executable, "-W", "error", "-c", f"import json, sys\n{code}"]
+    done = ended(program, env=env or environment())
     assert (done.returncode, done.stderr) == (0, "")
     return json.loads(done.stdout)
 
 
-def test_torch_says_the_same_when_it_is_imported():
+def test_torch_says_the_same_when_it_is_imported() -> None:
     build = installed.torch_build()
     code = "import torch; print(json.dumps([str(torch.__version__), torch.version.cuda or '']))"
     assert say(code) == [build.version, build.toolkit]
 
 
-def test_triton_says_the_same_when_it_is_imported():
+def test_triton_says_the_same_when_it_is_imported() -> None:
     if find_spec("triton") is None:
         pytest.skip("triton is not installed")
     build = triton_build(environment())
@@ -46,7 +42,7 @@ def test_triton_says_the_same_when_it_is_imported():
     assert say(code) == [build.version, build.key]
 
 
-def test_torch_says_the_same_number_of_threads_when_it_is_imported():
+def test_torch_says_the_same_number_of_threads_when_it_is_imported() -> None:
     env = {**environment(), "OMP_NUM_THREADS": "1"}
     for each in (environment(), env):
         probe = inductor.KIND.identity_values["cpp_threads"].probe
@@ -56,7 +52,7 @@ def test_torch_says_the_same_number_of_threads_when_it_is_imported():
         assert say(code, each) == int(fact.value)
 
 
-def test_probing_imports_nothing_heavy():
+def test_probing_imports_nothing_heavy() -> None:
     code = (
         "from mx_artifacts.node.environment import environment\n"
         "from mx_artifacts.identity.identify import probe_identity\n"

@@ -20,9 +20,10 @@ from mx_artifacts.publisher import ArtifactPublisher, PublishResult
 from mx_artifacts.server.app import ServerConfig
 from tests.support.artifacts import new_agent
 from tests.support.central import running_central
+from tests.support.child import DEADLINE_SECONDS
 from tests.support.fleet import IDENTITY, KIND, fill_cache
-from tests.support.nodes import Cluster, clean_environment, running, warm_cache
-from tests.support.processes import DEADLINE_SECONDS, serving
+from tests.support.nodes import Cluster, clean_environment, warm_cache
+from tests.support.processes import running, serving
 from tests.support.valkey import RedisProcess, free_port, valkey_binary
 
 LONG = "600s"
@@ -54,7 +55,7 @@ def test_a_server_that_starts_later(cluster: Cluster, cache: Path, port: int) ->
             assert source.expect("result")["published"]
             assert [each["status"] for each in cluster.sources()] == ["ready"]
             source.send(signal.SIGTERM)
-            assert source.process.wait(DEADLINE_SECONDS) == 0
+            assert source.wait() == 0
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 import re
-import subprocess
 import sys
 from pathlib import Path
 
 from mx_artifacts.install.receipts.receipt import load_receipt
-from tests.support.nodes import IDENTITY, REPOSITORY, WORDS, clean_environment
-from tests.support.processes import DEADLINE_SECONDS, serving
+from tests.support.child import REPOSITORY, ended
+from tests.support.nodes import IDENTITY, WORDS, clean_environment
+from tests.support.processes import serving
 
 # What differs here: that no engine, compiler or GPU can be asked.
 STATED = IDENTITY | {"backend_framework": "vllm"}
@@ -35,18 +35,9 @@ def test_the_loader_example(tmp_path: Path) -> None:
             for old, new in CHANGES.items():
                 assert old in example
                 example = example.replace(old, new)
-            done = subprocess.run(
-                [sys.executable, "-c", example],
-                env=env
-                | {
-                    "MX_SERVER_ADDRESS": address,
-                    "PYTHONPATH": f"{REPOSITORY}:{REPOSITORY / 'cli'}",
-                },
-                stdout=subprocess.PIPE,
-                text=True,
-                timeout=DEADLINE_SECONDS,
-                check=True,
-            )
+            command = [sys.executable, "-c", example]
+            done = ended(command, env=env | {"MX_SERVER_ADDRESS": address})
+    assert done.returncode == 0, done.stderr
     name, path = done.stdout.split()
     assert name == "tilelang"
     receipt = load_receipt(Path(path))

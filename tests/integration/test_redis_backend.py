@@ -7,8 +7,9 @@ import json
 import logging
 import socket
 import threading
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from typing import Any
 
 import pytest
 
@@ -102,6 +103,14 @@ def test_the_layout_is_the_documented_one(valkey: RedisProcess) -> None:
     assert (record["backend_type"], record["tensors"], record["nixl_metadata"]) == ("none", [], [])
 
 
+def summaries(valkey: RedisProcess) -> list[bytes]:
+    """Return what is stored at both places of a worker's summary."""
+    found = valkey.client.hget(WORKER, "status:3"), valkey.client.hget(INDEX, "w1")
+    stored = [each for each in found if isinstance(each, bytes)]
+    assert len(stored) == len(found)
+    return stored
+
+
 def test_a_heartbeat_refreshes_both_summaries_and_not_the_record(valkey: RedisProcess) -> None:
     over(valkey.url, put)
     before = valkey.client.hget(WORKER, "3")
@@ -111,7 +120,7 @@ def test_a_heartbeat_refreshes_both_summaries_and_not_the_record(valkey: RedisPr
 
     over(valkey.url, scenario)
     assert valkey.client.hget(WORKER, "3") == before
-    written = [valkey.client.hget(WORKER, "status:3"), valkey.client.hget(INDEX, "w1")]
+    written = summaries(valkey)
     for text in written:
         assert json.loads(text) == {
             "worker_rank": 3,
@@ -205,7 +214,7 @@ def test_a_record_of_a_reference_server_is_listed_and_kept_up_to_date(valkey: Re
         assert (row.accelerator, row.topology) == ("cuda", {"rack": "r1"})
 
     over(valkey.url, scenario)
-    written = [valkey.client.hget(WORKER, "status:3"), valkey.client.hget(INDEX, "w1")]
+    written = summaries(valkey)
     for text in map(json.loads, written):
         assert text["topology"] == {"rack": "r1"}
         assert text["updated_at"] == T + 1
@@ -466,7 +475,11 @@ async def assert_unavailable(backend: MetadataBackend, message: str, *, reads: b
         async for _ in backend.records.scan():
             pass
 
-    calls = [put(backend), beat(backend, T + 9), backend.records.delete(SOURCE, "w1")]
+    calls: list[Coroutine[Any, Any, object]] = [
+        put(backend),
+        beat(backend, T + 9),
+        backend.records.delete(SOURCE, "w1"),
+    ]
     version = f"3:{T}:1"  # of what `put` writes
     calls += [
         backend.records.mark_stale(SOURCE, "w1", version),

@@ -26,7 +26,8 @@ def _node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Node]:
     monkeypatch.setattr(pack, "MIN_AGE_SECONDS", 0.05)  # nobody writes while it is packed
     with ExitStack() as stack:
         address = stack.enter_context(running_central(ServerConfig("127.0.0.1", 0)))
-        client = stack.enter_context(Client(address))
+        client = Client(address)
+        stack.enter_context(client)
         yield Node(tmp_path, client, stack)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 from importlib import metadata
 
@@ -10,9 +9,8 @@ from packaging.requirements import Requirement
 
 from mx_artifacts.client.central import CentralClient
 from mx_artifacts.core.sources import SourceQuery
-from tests.support.nodes import REPOSITORY
+from tests.support.child import REPOSITORY, Child
 
-DEADLINE_SECONDS = 60
 SERVE = """
 import sys
 
@@ -23,6 +21,7 @@ class Blocker:
 
 sys.meta_path.insert(0, Blocker())
 from mx_artifact_cli.__main__ import run
+from tests.support.child import REPOSITORY
 sys.argv = ["mx-artifact", "serve", "--port", "0"]
 run()
 """
@@ -41,17 +40,12 @@ def _requirements(extra: str = "") -> set[tuple[str, str]]:
 
 def test_the_server_runs_without_the_packages_of_a_node() -> None:
     blocked = {"torch", "nixl", "nixl_cu12", "nixl_cu13", "numpy", "rapidhash", "rich", "triton"}
-    with subprocess.Popen(
-        [sys.executable, "-c", SERVE.format(blocked=blocked)], stdout=subprocess.PIPE, text=True
-    ) as process:
-        try:
-            assert process.stdout is not None
-            address = process.stdout.readline().strip()
-            with CentralClient(address, timeout_seconds=DEADLINE_SECONDS) as client:
-                assert client.list_sources(SourceQuery()) == []
-        finally:
-            process.terminate()
-        assert process.wait(DEADLINE_SECONDS) == 0
+    with Child([sys.executable, "-c", SERVE.format(blocked=blocked)]) as server:
+        address = server.line()
+        assert address is not None, server.errors
+        with CentralClient(address) as client:
+            assert client.list_sources(SourceQuery()) == []
+        assert server.stop() == 0
 
 
 def test_the_lists_of_requirements_agree() -> None:

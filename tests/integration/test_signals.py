@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
+
+from tests.support.child import ended
 
 PROGRAM = """
 import signal, threading, time
@@ -42,9 +43,7 @@ with stop_request() as stop:
 
 
 def run(program: str) -> str:
-    done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, timeout=40, check=False
-    )
+    done = ended([sys.executable, "-c", program])
     assert done.returncode == 0, done.stderr
     return done.stdout
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import socket
-import subprocess
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -17,10 +16,11 @@ from mx_artifacts.errors import ConfigurationError
 from mx_artifacts.fetcher import ArtifactFetcher
 from mx_artifacts.publisher import ArtifactPublisher
 from tests.support.artifacts import new_agent
+from tests.support.child import DEADLINE_SECONDS, ended
 from tests.support.install_cases import contents
 from tests.support.networks import ADDRESS, Network, obstacle, separate_network
-from tests.support.nodes import Cluster, clean_environment, last_object, running, warm_cache
-from tests.support.processes import DEADLINE_SECONDS, serving
+from tests.support.nodes import Cluster, clean_environment, warm_cache
+from tests.support.processes import last_object, running, serving
 
 NOBODY = "127.0.0.1:1"
 ELSEWHERE = "192.0.2.9:8001"
@@ -260,12 +260,6 @@ def test_a_server_under_this_machines_own_name(
     with serving(*of_server, env=env, logs=tmp_path, command=here):
         with serving(*publish, env=env, logs=tmp_path, command=here) as source:
             assert source.ready["published"][0]["endpoint"] == f"{ADDRESS}:6601"
-        refused = subprocess.run(
-            [*here, *publish, "--host", "127.0.0.1", "--format", "json"],
-            env=env,
-            capture_output=True,
-            text=True,
-            timeout=DEADLINE_SECONDS,
-        )
+        refused = ended([*here, *publish, "--host", "127.0.0.1", "--format", "json"], env=env)
     assert refused.returncode == 2
     assert "cannot be announced" in last_object(refused.stderr)["message"]

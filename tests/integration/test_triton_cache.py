@@ -10,10 +10,10 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import subprocess
 import sys
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -21,18 +21,19 @@ from mx_artifacts.bundle.tree import scan_tree
 from mx_artifacts.kinds.base import CacheKind, FixupReport
 from mx_artifacts.kinds.registry import get_kind
 from mx_artifacts.node.environment import environment
+from tests.support.child import ended
 
 PROGRAMS = Path(__file__).parent.parent / "support" / "caches"
 TRITON, INDUCTOR = get_kind("triton"), get_kind("inductor")
 
 
-def run_triton(root: Path) -> dict:
+def run_triton(root: Path) -> dict[str, Any]:
     """Compile or find a few kernels in a fresh process; return the JSON line that it prints."""
     env = {**environment(), "TRITON_CACHE_DIR": str(root)}
-    command = [sys.executable, PROGRAMS / "gen_triton.py", "--small"]
-    done = subprocess.run(command, env=env, capture_output=True, text=True)
+    command = [sys.executable, str(PROGRAMS / "gen_triton.py"), "--small"]
+    done = ended(command, env=env)
     assert done.returncode == 0, done.stderr
-    result: dict = json.loads(done.stdout.splitlines()[-1])
+    result: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     assert result["errors"] == []
     return result
 
@@ -59,7 +60,7 @@ def move(kind: CacheKind, source: Path, root: Path, *, fix: bool) -> list[FixupR
 
 
 @pytest.fixture(scope="module")
-def triton_cache(tmp_path_factory) -> Path:
+def triton_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
     if find_spec("triton") is None:
         pytest.skip("triton is not installed")
     root = tmp_path_factory.mktemp("made") / "triton"
@@ -69,7 +70,7 @@ def triton_cache(tmp_path_factory) -> Path:
 
 
 @pytest.fixture
-def made_triton(triton_cache, tmp_path) -> Path:
+def made_triton(triton_cache: Path, tmp_path: Path) -> Path:
     """Return a cache that was made at the path where it lies, for one test to move away."""
     here = tmp_path / "made"
     stage(TRITON, triton_cache, here)
@@ -77,14 +78,14 @@ def made_triton(triton_cache, tmp_path) -> Path:
     return here
 
 
-def test_without_the_fixup_nothing_is_hit(made_triton, tmp_path):
+def test_without_the_fixup_nothing_is_hit(made_triton: Path, tmp_path: Path) -> None:
     root = tmp_path / "elsewhere"
     move(TRITON, made_triton, root, fix=False)
     warm = run_triton(root)
     assert (warm["hits"], warm["recompiled"]) == (0, 9)
 
 
-def test_a_damaged_group_costs_its_own_kernel_only(made_triton, tmp_path):
+def test_a_damaged_group_costs_its_own_kernel_only(made_triton: Path, tmp_path: Path) -> None:
     group = sorted(made_triton.glob("*/__grp__*.json"))[0]
     group.write_bytes(group.read_bytes()[:40])
     root = tmp_path / "elsewhere"
@@ -94,7 +95,7 @@ def test_a_damaged_group_costs_its_own_kernel_only(made_triton, tmp_path):
     assert (warm["hits"], warm["recompiled"]) == (8, 1)
 
 
-def test_triton_inside_an_inductor_cache_is_hit(made_triton, tmp_path):
+def test_triton_inside_an_inductor_cache_is_hit(made_triton: Path, tmp_path: Path) -> None:
     cache = tmp_path / "inductor"
     (cache / "triton").mkdir(parents=True)
     made_triton.rename(cache / "triton" / "0")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 import uuid
 from collections.abc import Iterator
@@ -13,6 +12,7 @@ import pytest
 from mx_artifacts.memory.buffers import Buffer
 from mx_artifacts.transport.base import DeviceMemory, MemoryKind, RemoteRange, Transport
 from mx_artifacts.transport.registry import create_transport
+from tests.support.child import Child
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
 pytestmark = pytest.mark.skipif(
@@ -37,17 +37,12 @@ sys.stdin.read()
 
 @contextmanager
 def source() -> Iterator[tuple[bytes, RemoteRange]]:
-    process = subprocess.Popen(
-        [sys.executable, "-c", SOURCE], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    )
-    assert process.stdout is not None
-    try:
-        descriptor, addr, device = process.stdout.readline().split()
+    with Child([sys.executable, "-c", SOURCE]) as child:
+        line = child.line()
+        assert line is not None, child.errors
+        descriptor, addr, device = line.split()
         wanted = RemoteRange(int(addr), 4 * COUNT, int(device), MemoryKind.VRAM)
         yield bytes.fromhex(descriptor), wanted
-    finally:
-        process.kill()
-        process.wait()
 
 
 @pytest.fixture

@@ -206,7 +206,7 @@ def test_an_empty_id_needs_a_single_artifact(
 
 def test_pages_hold_what_was_asked_for(server: ArtifactServer) -> None:
     with grpc.insecure_channel(server.endpoint) as channel:
-        stub = p2p_pb2_grpc.WorkerServiceStub(channel)
+        stub = p2p_pb2_grpc.WorkerServiceStub(channel)  # type: ignore[no-untyped-call]
         tokens = []
         for start in (0, 2, 3):
             request = pb.GetArtifactManifestChunksRequest(start_chunk_index=start, max_chunks=2)

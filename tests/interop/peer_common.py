@@ -41,7 +41,8 @@ class HostMemory:
 
 def parameters() -> dict[str, Any]:
     """Return the script's argument."""
-    return json.loads(sys.argv[1])
+    given: dict[str, Any] = json.loads(sys.argv[1])
+    return given
 
 
 def answer(result: dict[str, Any]) -> None:

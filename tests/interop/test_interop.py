@@ -20,9 +20,8 @@ from mx_artifacts import settings
 from mx_artifacts.core.identity import SourceIdentity, SourceType, compute_mx_source_id
 from mx_artifacts.identity.identify import probe_identity
 from mx_artifacts.kinds.registry import get_kind
-from tests.support.nodes import last_object
 from tests.support.peers import Peer
-from tests.support.processes import Service, run_cli, serving
+from tests.support.processes import Service, last_object, run_cli, serving
 from tests.support.trees import Tree, read_tree, write_tree
 
 pytestmark = pytest.mark.interop

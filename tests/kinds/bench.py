@@ -11,7 +11,6 @@ import functools
 import json
 import os
 import shutil
-import signal
 import subprocess
 import time
 from collections.abc import Iterator
@@ -22,7 +21,8 @@ from typing import Any
 from tests.kinds.caches import Cache
 from tests.kinds.environments import environment_of
 from tests.support import other_user
-from tests.support.nodes import REPOSITORY, Running, running
+from tests.support.child import REPOSITORY, Child
+from tests.support.processes import Running, running
 
 PROGRAMS = REPOSITORY / "tests" / "support" / "caches"
 PROBE_SECONDS = 1500
@@ -100,18 +100,13 @@ class Bench:
             for path in (directory, *directory.iterdir()):
                 os.chown(path, other_user.UID, other_user.GID)
             command = other_user.as_other_user(command, self._needed_by_programs())
-        done = subprocess.run(
-            command,
-            env=self._variables(directory, place),
-            cwd=directory,
-            capture_output=True,
-            text=True,
-            timeout=PROBE_SECONDS,
-        )
-        if done.returncode:
-            error = f"exit code {done.returncode}: {' '.join(done.stderr[-500:].split())}"
-            return {"jobs": 0, "hits": 0, "recompiled": 0, "errors": [error], "seconds": 0.0}
-        result: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+        env = self._variables(directory, place)
+        with Child(command, env=env, cwd=directory) as program:
+            code, out = program.finish(PROBE_SECONDS)
+            if code:
+                error = f"exit code {code}: {' '.join(program.errors[-500:].split())}"
+                return {"jobs": 0, "hits": 0, "recompiled": 0, "errors": [error], "seconds": 0.0}
+        result: dict[str, Any] = json.loads(out.splitlines()[-1])
         return result
 
     @contextlib.contextmanager
@@ -119,26 +114,16 @@ class Bench:
         """Let the source's engine compile more inside of the block, whose end kills it."""
         before = set(self.source.rglob("*"))
         directory = self._fresh_node()
-        with (directory / "log").open("w") as log:
-            writer = subprocess.Popen(
-                [self._environment.python, PROGRAMS / self.cache.program, "--more"],
-                env=self._variables(directory, self.source),
-                stdout=log,
-                stderr=log,
-                start_new_session=True,
-            )
-            try:
-                deadline = time.monotonic() + WRITER_SECONDS
-                while set(self.source.rglob("*")) <= before:
-                    assert writer.poll() is None, (directory / "log").read_text()[-2000:]
-                    assert time.monotonic() < deadline, "it writes nothing"
-                    time.sleep(0.05)
-                yield
-                assert writer.poll() is None, "it has too few jobs to write all the while"
-            finally:
-                with contextlib.suppress(ProcessLookupError):
-                    os.killpg(writer.pid, signal.SIGKILL)
-                writer.wait()
+        program = str(PROGRAMS / self.cache.program)
+        command = [str(self._environment.python), program, "--more"]
+        with Child(command, env=self._variables(directory, self.source)) as writer:
+            deadline = time.monotonic() + WRITER_SECONDS
+            while set(self.source.rglob("*")) <= before:
+                assert writer.process.poll() is None, writer.errors[-2000:]
+                assert time.monotonic() < deadline, "it writes nothing"
+                time.sleep(0.05)
+            yield
+            assert writer.process.poll() is None, "it has too few jobs to write all the while"
 
     def _needed_by_programs(self) -> list[Path]:
         python = self._environment.python
@@ -203,9 +188,7 @@ class Bench:
         assert roots[0]["path"] == str(self.cache.root(place))
         return Arrival(left_out, roots)
 
-    def _command(
-        self, verb: str, model: str, place: Path, *args: str
-    ) -> contextlib.AbstractContextManager[Running]:
+    def _command(self, verb: str, model: str, place: Path, *args: str) -> Running:
         directory = self._fresh_node()
         stated = [
             word

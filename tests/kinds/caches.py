@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tests.support.nodes import REPOSITORY
+from tests.support.child import REPOSITORY
 
 CUDA_HOME = "/usr/local/cuda"
 

@@ -15,7 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tests.kinds.caches import CACHES, Cache
-from tests.support.nodes import REPOSITORY, clean_environment
+from tests.support.child import REPOSITORY
+from tests.support.nodes import clean_environment
 
 PROJECT = "project"
 CUDA_PROGRAMS = Path("/usr/local/cuda/bin")

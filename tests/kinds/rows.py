@@ -15,7 +15,7 @@ from typing import Any
 from tests.kinds.caches import CACHES, Cache
 from tests.kinds.cases import Case, Outcome
 from tests.kinds.environments import package_versions
-from tests.support.nodes import REPOSITORY
+from tests.support.child import REPOSITORY
 
 RESULT = REPOSITORY / "build" / "kinds.json"
 PACKAGES = (

@@ -61,4 +61,4 @@ def add_verb(monkeypatch: pytest.MonkeyPatch, name: str, body: Callable[[Output]
 
     monkeypatch.setattr(entry, "VERBS", {**entry.VERBS, name: "The test's own."})
     module = SimpleNamespace(command=command)
-    monkeypatch.setitem(sys.modules, f"mx_artifact_cli.commands.{name}", module)  # type: ignore[arg-type]
+    monkeypatch.setitem(sys.modules, f"mx_artifact_cli.commands.{name}", module)

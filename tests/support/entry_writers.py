@@ -219,7 +219,8 @@ def _vllm_artifact_files(generation: int) -> Files:
         ((1, 8192), number, "inductor"): {"graph_handle": (name, f"/made/here/{name}")}
         for number, name in enumerate(ARTIFACTS)
     }
-    text = repr({**index, "made": stamp(generation).decode()}).encode()
+    made = {"made": stamp(generation).decode()}
+    text = repr(dict([*index.items(), *made.items()])).encode()
     files = _plain(*(f"{rank}/{name}" for name in ARTIFACTS))(generation)
     return {**files, f"{rank}/vllm_compile_cache.py": text}
 

@@ -151,13 +151,9 @@ def main(staged: str, root: str, memory_bytes: str) -> None:
     verdicts = {name: judge(Path(root), name, None) for name in sorted(os.listdir(root))}
     result = {
         "dropped": dropped,
-        "faults": {
-            name: each.unusable_reason for name, each in verdicts.items() if each.unusable_reason
-        },
+        "faults": {n: each.unusable_reason for n, each in verdicts.items() if each.unusable_reason},
         "doubts": {
-            name: each.unverified_reason
-            for name, each in verdicts.items()
-            if each.unverified_reason
+            n: each.unverified_reason for n, each in verdicts.items() if each.unverified_reason
         },
     }
     print(json.dumps(result))

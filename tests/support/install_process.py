@@ -10,15 +10,14 @@ from __future__ import annotations
 import json
 import os
 import signal
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 from mx_artifacts.observability.events import Event
+from tests.support.child import Child, our_environment
 from tests.support.install_cases import install
 
-REPOSITORY = Path(__file__).parents[2]
 STEPS = {"open", "os.rename", "os.mkdir", "os.rmdir", "os.remove", "os.chmod", "os.chown"}
 """Audit events of the interpreter that count as steps, beside the installer's own events."""
 
@@ -51,24 +50,19 @@ class StepCounter:
             self.journaled_at = self.count
 
 
-def start(**fields: Any) -> subprocess.Popen[str]:
-    """Start an installer; the caller waits for it."""
-    return subprocess.Popen(
-        [sys.executable, "-m", "tests.support.install_process", json.dumps(fields, default=str)],
-        cwd=REPOSITORY,
-        env={"PATH": os.environ.get("PATH", ""), "PYTHONPATH": str(REPOSITORY)},
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
+def install_process(**fields: Any) -> Child:
+    """Return an installer, which the block starts."""
+    words = ("-m", "tests.support.install_process", json.dumps(fields, default=str))
+    return Child(
+        [sys.executable, *words], env=our_environment({"PATH": os.environ.get("PATH", "")})
     )
 
 
 def run(**fields: Any) -> tuple[int, dict[str, Any], str]:
     """Run an installer to its end; return exit status, what it printed, and its stderr."""
-    process = start(**fields)
-    out, err = process.communicate(timeout=60)
-    return process.returncode, json.loads(out) if out else {}, err
+    with install_process(**fields) as process:
+        status, out = process.finish()
+        return status, json.loads(out) if out else {}, process.errors
 
 
 def main() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -88,7 +89,7 @@ def made_up_node(monkeypatch: pytest.MonkeyPatch) -> Iterator[Node]:
     monkeypatch.setattr(deep_gemm, "deep_gemm_key", lambda: "0123456789abcdef")
     monkeypatch.setattr(deep_gemm, "reference_deep_gemm_key", node.old_deep_gemm_key)
     monkeypatch.setattr(deep_gemm, "deep_gemm_includes", lambda: node.site / "deep_gemm/include")
-    monkeypatch.setattr(programs.shutil, "which", node.which)
+    monkeypatch.setattr(shutil, "which", node.which)
     for module in (programs, cpu_code):
         monkeypatch.setattr(module, "run_program", node.run)
     for module in (packages, cpu_code):

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.support.child import Child
 from tests.support.processes import COMMAND
 
 ADDRESS = "10.66.0.1"
@@ -55,14 +56,7 @@ class Network:
 @contextmanager
 def separate_network() -> Iterator[Network]:
     """Yield a network that ends with the block."""
-    with subprocess.Popen(
-        ["unshare", "--net", "sh", "-ec", f"{_SET_UP}\necho ready; exec sleep infinity"],
-        stdout=subprocess.PIPE,
-        text=True,
-    ) as process:
-        try:
-            assert process.stdout is not None
-            assert process.stdout.readline() == "ready\n"
-            yield Network(process.pid)
-        finally:
-            process.kill()
+    program = f"{_SET_UP}\necho ready; exec sleep infinity"
+    with Child(["unshare", "--net", "sh", "-ec", program]) as child:
+        assert child.line() == "ready"
+        yield Network(child.process.pid)

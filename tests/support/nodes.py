@@ -8,18 +8,15 @@ from __future__ import annotations
 
 import json
 import os
-import signal
-import subprocess
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from mx_artifacts import settings
-from tests.support.processes import COMMAND, DEADLINE_SECONDS, Service, run_cli, serving
+from tests.support.child import our_environment
+from tests.support.processes import Running, Service, last_object, run_cli, running, serving
 
-REPOSITORY = Path(__file__).parents[2]
 KIND = "tilelang"
 """Its entries are directories named by a hash, and no fix-up looks into their files."""
 IDENTITY = {"cuda_version": "12.8", "gpu_arch": "sm90", "tilelang_version": "1"}
@@ -34,79 +31,11 @@ FIRST, SECOND = "a" * 64, "b" * 64
 def clean_environment(home: Path) -> dict[str, str]:
     """Return the environment of a node on which nobody has set anything of ours."""
     ours = {name for setting in settings.SETTINGS for name in setting.names}
-    env = {name: value for name, value in os.environ.items() if name not in ours}
+    env = {name: value for name, value in our_environment().items() if name not in ours}
     # But that nothing waits for a server that will never be there, and ports are free.
     ours_too = {"MX_WORKER_GRPC_PORT": "0", "MX_WORKER_STREAM_PORT": "0"}
     ours_too["MX_PUBLISH_TIMEOUT_SECS"] = "0"
     return env | {"HOME": str(home), **ours_too}
-
-
-def last_object(text: str) -> Any:
-    """Return the last line that is ours; on stderr UCX and NIXL write lines of their own."""
-    return json.loads([line for line in text.splitlines() if line.startswith("{")][-1])
-
-
-class Running:
-    """A command line under way. `expect` reads its records (jsonl) one by one."""
-
-    def __init__(self, process: subprocess.Popen[str], errors: Path) -> None:
-        self.process = process
-        self._errors = errors
-
-    def expect(self, event: str) -> Any:
-        """Read on until a record of that name; None when the process ended before."""
-        assert self.process.stdout is not None
-        for line in self.process.stdout:
-            record = json.loads(line)
-            if record["event"] == event:
-                return record
-        return None
-
-    def send(self, number: int) -> None:
-        self.process.send_signal(number)
-
-    def kill(self) -> None:
-        """kill -9, and wait until it is gone."""
-        self.process.kill()
-        self.process.wait()
-
-    def end(self) -> tuple[int, Any]:
-        """Wait for the end; return the exit code, and the result or the error."""
-        out, _ = self.process.communicate(timeout=DEADLINE_SECONDS)
-        code = self.process.returncode
-        return code, last_object(self._errors.read_text() if code else out)
-
-
-@contextmanager
-def running(
-    *args: str,
-    env: Mapping[str, str],
-    logs: Path,
-    command: Sequence[str] = COMMAND,
-    pipe_bytes: int = -1,
-) -> Iterator[Running]:
-    """Start a command line with --format jsonl; kill it with the block if it still runs.
-
-    It stops when `pipe_bytes` of records were not read; -1: the system's default.
-    """
-    errors = logs / f"{args[0]}-{os.urandom(4).hex()}.err"
-    with (
-        errors.open("w") as stderr,
-        subprocess.Popen(
-            [*command, *args, "--format", "jsonl"],
-            env=dict(env),
-            stdout=subprocess.PIPE,
-            stderr=stderr,
-            text=True,
-            cwd=REPOSITORY,
-            pipesize=pipe_bytes,
-        ) as process,
-    ):
-        try:
-            yield Running(process, errors)
-        finally:
-            process.send_signal(signal.SIGCONT)
-            process.kill()
 
 
 @dataclass(frozen=True)
@@ -129,12 +58,12 @@ class Cluster:
         places = ("--root", str(root), "--bundle-root", str(self.bundle_root))
         return ("fetch-and-install", *WORDS, "--model", self.model, *places, *args)
 
-    def source(self, cache: Path, *args: str, **env: str) -> AbstractContextManager[Service]:
+    def source(self, cache: Path, *args: str, **env: str) -> Service:
         """Publish `cache` and serve it."""
         args = self.source_args(cache, *args)
         return serving(*args, env={**self.env, **env}, logs=self.directory)
 
-    def target(self, root: Path, *args: str, **env: str) -> AbstractContextManager[Running]:
+    def target(self, root: Path, *args: str, **env: str) -> Running:
         """Start to fetch into `root`."""
         args = self.target_args(root, *args)
         return running(*args, env={**self.env, **env}, logs=self.directory)

@@ -104,8 +104,10 @@ class _Health(health_pb2_grpc.HealthServiceServicer):
 def running_older_server(server: OlderServer) -> Iterator[OlderServer]:
     """Serve for the body; `address` is then where."""
     grpc_server = grpc.server(futures.ThreadPoolExecutor(8))
-    p2p_pb2_grpc.add_P2pServiceServicer_to_server(server, grpc_server)
-    health_pb2_grpc.add_HealthServiceServicer_to_server(_Health(), grpc_server)
+    p2p_pb2_grpc.add_P2pServiceServicer_to_server(server, grpc_server)  # type: ignore[no-untyped-call]
+    health_pb2_grpc.add_HealthServiceServicer_to_server(  # type: ignore[no-untyped-call]
+        _Health(), grpc_server
+    )
     server.address = f"127.0.0.1:{grpc_server.add_insecure_port('127.0.0.1:0')}"
     grpc_server.start()
     try:

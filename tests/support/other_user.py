@@ -44,12 +44,12 @@ def as_other_user(command: Sequence[str], needed: Iterable[Path]) -> list[str]:
     # A tmpfs as it is there anyway, where what is needed is held while its place is hidden.
     lines = ["set -e", "umask 022", "mount -t tmpfs -o mode=1777 none /dev/shm"]
     places = [(shlex.quote(str(path)), n) for n, path in enumerate(outermost) if closed[path]]
-    for path, number in places:
-        lines += [f"mkdir /dev/shm/{number}", f"mount --rbind {path} /dev/shm/{number}"]
+    for place, number in places:
+        lines += [f"mkdir /dev/shm/{number}", f"mount --rbind {place} /dev/shm/{number}"]
     for directory in sorted({str(each) for each in closed.values() if each}):
         lines.append(f"mount -t tmpfs -o mode=755 none {shlex.quote(directory)}")
-    for path, number in places:
-        lines += [f"mkdir -p {path}", f"mount --rbind /dev/shm/{number} {path}"]
+    for place, number in places:
+        lines += [f"mkdir -p {place}", f"mount --rbind /dev/shm/{number} {place}"]
     lines.append(f'exec setpriv --reuid {UID} --regid {GID} --clear-groups -- "$@"')
     return ["unshare", "--mount", "sh", "-c", "\n".join(lines), "sh", *command]
 

@@ -14,7 +14,10 @@ from mx_artifacts.install.receipts.receipt import InstalledFile
 from mx_artifacts.install.staging.bundle_sink import BundleSink
 from mx_artifacts.install.staging.tree_writer import TreeWriter
 from mx_artifacts.memory.buffers import Buffer
-from mx_artifacts.runtime.clock import SYSTEM_CLOCK, Clock
+from mx_artifacts.runtime.clock import SYSTEM_CLOCK, Clock, FakeClock
+
+SETTLED = FakeClock()
+"""Its time is long ago: to this clock no file is fresh, so packing never pauses."""
 
 
 def pack_to_file(

@@ -12,18 +12,12 @@ from __future__ import annotations
 import itertools
 import json
 import os
-import signal
-import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
-from pathlib import Path
 
 from mx_artifacts.memory.buffers import Buffer, allocate
 from mx_artifacts.transport.base import Region
 from mx_artifacts.transport.registry import create_transport
-
-REPOSITORY = Path(__file__).parents[2]
+from tests.support.child import Child, our_environment
 
 
 def pattern(size_bytes: int, salt: int = 0) -> bytes:
@@ -33,68 +27,35 @@ def pattern(size_bytes: int, salt: int = 0) -> bytes:
     return b"".join(page.to_bytes(8, "big") + block[8:] for page in range(pages))[:size_bytes]
 
 
-class PeerProcess:
-    """The parent's handle of a serving process."""
+class PeerProcess(Child):
+    """A serving process: where its regions are, and what a transport connects to."""
 
-    def __init__(self, process: subprocess.Popen[str]) -> None:
-        self.process = process
-        self.descriptor = b""
-        self.addresses: list[int] = []
+    def begin(self) -> None:
+        self.read_answer()
 
     def read_answer(self) -> None:
         """Wait for the process to say what it serves."""
-        assert self.process.stdout is not None
-        answer = json.loads(self.process.stdout.readline())
+        answer = self.answer()
         self.descriptor = bytes.fromhex(answer["descriptor"])
-        self.addresses = answer["addresses"]
+        self.addresses: list[int] = answer["addresses"]
 
     def register(self, size_bytes: int, salt: int = 0) -> None:
         """Register another region, filled with `pattern(size_bytes, salt)`."""
-        assert self.process.stdin is not None
-        self.process.stdin.write(f"register {size_bytes} {salt}\n")
-        self.process.stdin.flush()
+        self.tell(f"register {size_bytes} {salt}")
         self.read_answer()
 
     def open_file_count(self) -> int:
         """Return how many file descriptors the process has."""
         return len(os.listdir(f"/proc/{self.process.pid}/fd"))
 
-    def signal(self, number: signal.Signals) -> None:
-        self.process.send_signal(number)
 
-    def kill(self) -> None:
-        """kill -9, and wait until it is gone."""
-        self.process.kill()
-        self.process.wait()
-
-    def stop(self) -> None:
-        """End the process whatever its state."""
-        self.kill()
-        for stream in (self.process.stdin, self.process.stdout):
-            if stream is not None:
-                stream.close()
-
-
-@contextmanager
-def peer_process(
-    transport: str, agent_name: str, size_bytes: int, **variables: str
-) -> Iterator[PeerProcess]:
-    """Start a process with one region and `variables` in its environment; end it afterwards."""
+def peer_process(transport: str, agent_name: str, size_bytes: int, **variables: str) -> PeerProcess:
+    """Return a process with one region and `variables` in its environment, for a block."""
     arguments = (transport, agent_name, str(size_bytes))
-    process = subprocess.Popen(
+    return PeerProcess(
         [sys.executable, "-m", "tests.support.peer_process", *arguments],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-        cwd=REPOSITORY,
-        env={**os.environ, "PYTHONPATH": str(REPOSITORY), **variables},
+        env=our_environment() | variables,
     )
-    peer = PeerProcess(process)
-    try:
-        peer.read_answer()
-        yield peer
-    finally:
-        peer.stop()
 
 
 class LocalPeer:

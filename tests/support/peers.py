@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,11 +10,11 @@ from typing import Any
 
 import pytest
 
-ROOT = Path(__file__).resolve().parent.parent.parent
-ENVIRONMENT = ROOT / ".venvs" / "interop"
-SET_UP_LOG = ROOT / ".venvs" / "interop.log"
-SCRIPTS = ROOT / "tests" / "interop"
-DEADLINE_SECONDS = 120.0
+from tests.support.child import REPOSITORY, Child
+
+ENVIRONMENT = REPOSITORY / ".venvs" / "interop"
+SET_UP_LOG = REPOSITORY / ".venvs" / "interop.log"
+SCRIPTS = REPOSITORY / "tests" / "interop"
 
 
 def peer_python() -> Path:
@@ -48,44 +47,15 @@ class Peer:
 
     def run(self, script: str, given: Mapping[str, Any]) -> dict[str, Any]:
         """Run a script to its end and return its answer."""
-        done = subprocess.run(
-            self.command(script, given),
-            env=self._environment,
-            capture_output=True,
-            text=True,
-            timeout=DEADLINE_SECONDS,
-            check=False,
-        )
-        assert done.returncode == 0, done.stderr
-        answer: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+        with Child(self.command(script, given), env=self._environment) as peer:
+            code, out = peer.finish()
+            assert code == 0, peer.errors
+        answer: dict[str, Any] = json.loads(out.splitlines()[-1])
         return answer
 
     @contextmanager
     def serving(self, script: str, given: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
         """Run a script that serves; its answer says that it does. It must end well on SIGTERM."""
-        errors = self._directory / "serving.err"
-        with (
-            errors.open("w") as stderr,
-            subprocess.Popen(
-                self.command(script, given),
-                env=self._environment,
-                stdout=subprocess.PIPE,
-                stderr=stderr,
-                text=True,
-            ) as process,
-        ):
-            try:
-                yield self._answer(process, errors)
-                process.terminate()
-                assert process.wait(DEADLINE_SECONDS) == 0, errors.read_text()
-            finally:
-                process.kill()
-
-    @staticmethod
-    def _answer(process: subprocess.Popen[str], errors: Path) -> dict[str, Any]:
-        assert process.stdout is not None
-        for line in process.stdout:
-            if line.startswith("{"):  # NIXL prints there too
-                answer: dict[str, Any] = json.loads(line)
-                return answer
-        raise AssertionError(f"the peer ended: {errors.read_text()}")
+        with Child(self.command(script, given), env=self._environment) as peer:
+            yield peer.answer()
+            assert peer.stop() == 0, peer.errors

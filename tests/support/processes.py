@@ -1,88 +1,70 @@
-"""Starts `mx-artifact` in processes of its own, and makes sure that they end."""
+"""Runs `mx-artifact` in processes of its own."""
 
 from __future__ import annotations
 
 import json
-import os
-import signal
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from tests.support.child import Child, ended
+
 COMMAND = (sys.executable, "-m", "mx_artifact_cli")
-DEADLINE_SECONDS = 120.0
-"""Generous: a loaded machine of two cores is no failure."""
+
+
+def last_object(text: str) -> Any:
+    """Return the last line that is ours; on stderr UCX and NIXL write lines of their own."""
+    return json.loads([line for line in text.splitlines() if line.startswith("{")][-1])
 
 
 def run_cli(*args: str, env: Mapping[str, str]) -> subprocess.CompletedProcess[str]:
     """Run a command line to its end."""
-    return subprocess.run(
-        [*COMMAND, *args],
-        env=dict(env),
-        capture_output=True,
-        text=True,
-        timeout=DEADLINE_SECONDS,
-        check=False,
-    )
+    return ended([*COMMAND, *args], env=env)
 
 
-class Service:
-    """A verb that serves. `ready` is the JSON result that it prints when it does."""
-
-    def __init__(self, process: subprocess.Popen[str], errors: Path) -> None:
-        self._process = process
-        self._errors = errors
-        self.ready = self.expect("result")
+class Running(Child):
+    """A command line under way. `expect` reads its records (jsonl) one by one."""
 
     def expect(self, event: str) -> Any:
-        """Read on until a record of that name."""
-        assert self._process.stdout is not None
-        for line in self._process.stdout:
+        """Read on until a record of that name. All that it prints must be records."""
+        while (line := self.line()) is not None:
             record = json.loads(line)
             if record["event"] == event:
                 return record
-        raise AssertionError(f"ended before {event!r}: {self.errors}")
+        raise AssertionError(f"ended before {event!r}:\n{self.errors}")
 
-    @property
-    def errors(self) -> str:
-        """What it wrote to stderr until now."""
-        return self._errors.read_text()
-
-    def send(self, number: int) -> None:
-        """Send a signal."""
-        self._process.send_signal(number)
-
-    def kill(self) -> None:
-        """kill -9, and wait until it is gone."""
-        self._process.kill()
-        self._process.wait()
-
-    def stop(self, number: int = signal.SIGTERM) -> int:
-        """Send a signal and return the exit code."""
-        self.send(number)
-        return self._process.wait(DEADLINE_SECONDS)
+    def end(self) -> tuple[int, Any]:
+        """Wait for the end; return the exit code, and the result or the error."""
+        code, out = self.finish()
+        return code, last_object(self.errors if code else out)
 
 
-@contextmanager
+class Service(Running):
+    """A verb that serves. `ready` is the JSON result that it prints when it does."""
+
+    def begin(self) -> None:
+        self.ready = self.expect("result")
+
+
+def running(
+    *args: str,
+    env: Mapping[str, str],
+    logs: Path,
+    command: Sequence[str] = COMMAND,
+    pipe_bytes: int = -1,
+) -> Running:
+    """Return a command line with --format jsonl, which the block starts and ends.
+
+    It stops when `pipe_bytes` of records were not read; -1: the system's default.
+    """
+    words = (*command, *args, "--format", "jsonl")
+    return Running(words, env=env, logs=logs, pipe_bytes=pipe_bytes)
+
+
 def serving(
     *args: str, env: Mapping[str, str], logs: Path, command: Sequence[str] = COMMAND
-) -> Iterator[Service]:
-    """Start a verb that serves, wait until it does, and end it with the block."""
-    errors = logs / f"{args[0]}-{os.urandom(4).hex()}.err"
-    with (
-        errors.open("w") as stderr,
-        subprocess.Popen(
-            [*command, *args, "--format", "jsonl"],
-            env=dict(env),
-            stdout=subprocess.PIPE,
-            stderr=stderr,
-            text=True,
-        ) as process,
-    ):
-        try:
-            yield Service(process, errors)
-        finally:
-            process.kill()
+) -> Service:
+    """Return a verb that serves, which the block starts, waits for, and ends."""
+    return Service((*command, *args, "--format", "jsonl"), env=env, logs=logs)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from mx_artifacts.artifacts.protocol import ArtifactSourceEndpoint, StagedArtifact
 from mx_artifacts.artifacts.target.root_receiver import RootReceiver
 from mx_artifacts.artifacts.tarred import TarredP2PArtifactTransfer
 from mx_artifacts.bundle.index import map_bundle
+from tests.support.packing import SETTLED
 
 
 def received(
@@ -15,7 +18,7 @@ def received(
     with_index: bool = True,
 ) -> StagedArtifact:
     """Return what `target` has after it received all that `source` would serve."""
-    bundle = source.prepare_source()
+    bundle = replace(source, clock=SETTLED).prepare_source()
     receiver = RootReceiver(target._wanted_bundles(), target.mx_source_type)
     index = bundle.index_by_file() if with_index else {}
     maps = {

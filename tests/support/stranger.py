@@ -12,14 +12,14 @@ import ctypes
 import json
 import os
 import select
-import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-REPOSITORY = Path(__file__).parents[2]
+from tests.support.child import Child, our_environment
+
 UID = 4242
 _AT_FDCWD, _RENAME_EXCHANGE = -100, 2
 
@@ -27,23 +27,14 @@ _AT_FDCWD, _RENAME_EXCHANGE = -100, 2
 @contextmanager
 def stranger(**fields: Any) -> Iterator[None]:
     """Let one work meanwhile."""
-    process = subprocess.Popen(
-        [sys.executable, "-m", "tests.support.stranger", json.dumps(fields, default=str)],
-        cwd=REPOSITORY,
-        env={"PATH": os.environ.get("PATH", ""), "PYTHONPATH": str(REPOSITORY)},
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    assert process.stdin is not None
-    assert process.stdout is not None
-    try:
-        assert process.stdout.readline() == "ready\n"
-        yield
-    finally:
-        process.stdin.close()
-        process.wait()
-        process.stdout.close()
+    words = ("-m", "tests.support.stranger", json.dumps(fields, default=str))
+    env = our_environment({"PATH": os.environ.get("PATH", "")})
+    with Child([sys.executable, *words], env=env) as child:
+        assert child.line() == "ready"
+        try:
+            yield
+        finally:
+            child.finish()
 
 
 def give(path: Path, uid: int = UID) -> None:

@@ -7,21 +7,18 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
 import uuid
-from collections.abc import Iterator
-from contextlib import contextmanager
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
 
 from mx_artifacts.transport.base import PendingRead, Transport
 from mx_artifacts.transport.faults import FaultyTransport, Stall
 from mx_artifacts.transport.registry import create_transport
 from tests.support.artifacts import CHUNK_SIZE, SealedArtifact, make_artifact, serving
+from tests.support.child import Child
 from tests.support.received import fetch
 
-REPOSITORY = Path(__file__).parents[2]
 CHUNKS = 8
 
 
@@ -36,42 +33,9 @@ def same_artifact() -> SealedArtifact:
     return make_artifact({"artifact.tar": CHUNKS * CHUNK_SIZE})
 
 
-class TransferProcess:
-    """The parent's handle."""
-
-    def __init__(self, process: subprocess.Popen[str]) -> None:
-        self._process = process
-
-    def read(self) -> Any:
-        """Wait for the process's next line."""
-        assert self._process.stdout is not None
-        return json.loads(self._process.stdout.readline())
-
-    def kill(self) -> None:
-        """kill -9, and wait until it is gone. Idempotent."""
-        self._process.kill()
-        self._process.wait()
-        for stream in (self._process.stdin, self._process.stdout):
-            assert stream is not None
-            stream.close()
-
-
-@contextmanager
-def transfer_process(role: str, *arguments: str) -> Iterator[TransferProcess]:
-    """Start `source DIRECTORY` or `target ENDPOINT DIRECTORY STALLED_READ`; kill it afterwards."""
-    process = subprocess.Popen(
-        [sys.executable, "-m", "tests.support.transfer_process", role, *arguments],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-        cwd=REPOSITORY,
-        env={**os.environ, "PYTHONPATH": str(REPOSITORY)},
-    )
-    handle = TransferProcess(process)
-    try:
-        yield handle
-    finally:
-        handle.kill()
+def transfer_process(role: str, *arguments: str) -> Child:
+    """Return `source DIRECTORY` or `target ENDPOINT DIRECTORY STALLED_READ`, for a block."""
+    return Child([sys.executable, "-m", "tests.support.transfer_process", role, *arguments])
 
 
 def _say(**values: Any) -> None:
@@ -112,4 +76,5 @@ def _target(endpoint: str, directory: str, stalled_read: str) -> None:
 
 
 if __name__ == "__main__":
-    {"source": _source, "target": _target}[sys.argv[1]](*sys.argv[2:])
+    roles: dict[str, Callable[..., None]] = {"source": _source, "target": _target}
+    roles[sys.argv[1]](*sys.argv[2:])

@@ -10,13 +10,14 @@ import hashlib
 import json
 import os
 import random
-import subprocess
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+
+from tests.support.child import Child
 
 CHILDREN = ("k.ttir", "k.cubin", "k.json")
 GROUP = "__grp__k.json"
@@ -138,21 +139,23 @@ def rewriting(
 @contextmanager
 def rewriting_process(root: Path, pause_seconds: float = PAUSE_SECONDS) -> Iterator[None]:
     """Rewrite the busy groups in a process of its own; it must not fail meanwhile."""
-    program = [sys.executable, __file__, str(root), str(pause_seconds)]
-    with subprocess.Popen(
-        program, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    ) as writer:
-        assert writer.stdout is not None
-        assert writer.stdout.readline() == "writing\n"
+    words = ("-m", "tests.support.triton_writer", root, str(pause_seconds))
+    with Child([sys.executable, *words]) as writer:
+        assert writer.line() == "writing"
         yield
-        assert writer.poll() is None
-        writer.communicate()  # closes its standard input
-    assert writer.returncode == 0
+        assert writer.process.poll() is None
+        code, _ = writer.finish()
+        assert code == 0, writer.errors
     assert generation_of(GROUP, (root / key(0) / GROUP).read_bytes()) > 0  # it did rewrite
+
+
+def _set_at_end_of_stdin(over: threading.Event) -> None:
+    sys.stdin.read()
+    over.set()
 
 
 if __name__ == "__main__":
     over = threading.Event()
-    threading.Thread(target=lambda: (sys.stdin.read(), over.set()), daemon=True).start()
+    threading.Thread(target=_set_at_end_of_stdin, args=(over,), daemon=True).start()
     print("writing", flush=True)
     rewrite_until(over, Path(sys.argv[1]), pause_seconds=float(sys.argv[2]))

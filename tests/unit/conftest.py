@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import os
 import subprocess
+import time
 from collections.abc import Iterator
 
 import pytest
 
+from mx_artifacts.runtime.clock import SystemClock
 from tests.support.compiled import WAYS, done
+
+LONGEST_POLL_SECONDS = 0.1
 
 
 @pytest.fixture(scope="module", params=WAYS)
@@ -30,3 +34,16 @@ def no_process(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) 
     for name in ("fork", "posix_spawn", "posix_spawnp"):
         monkeypatch.setattr(os, name, refuse)
     monkeypatch.setattr(subprocess.Popen, "__init__", refuse)
+
+
+@pytest.fixture(autouse=True)
+def no_sleep(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fail a unit test in which our code sleeps by the machine's clock, but for a short poll."""
+    if request.node.get_closest_marker("process"):
+        return
+
+    def sleep(_clock: SystemClock, seconds: float) -> None:
+        assert seconds <= LONGEST_POLL_SECONDS, "a unit test hands in a FakeClock"
+        time.sleep(seconds)
+
+    monkeypatch.setattr(SystemClock, "sleep", sleep)

@@ -13,7 +13,7 @@ from mx_artifacts.core.identity import compute_mx_source_id
 from mx_artifacts.doctor import network, tools
 from mx_artifacts.doctor.base import Level
 from mx_artifacts.errors import ConfigurationError
-from mx_artifacts.identity.identify import probe_identity
+from mx_artifacts.identity.identify import ProbedIdentity, probe_identity
 from mx_artifacts.identity.values import advice_for
 from mx_artifacts.install.base import ArtifactOrigin, RootInstall
 from mx_artifacts.install.usage import UsageVerdict, usage_of
@@ -111,7 +111,7 @@ def _run(capsys: pytest.CaptureFixture[str]) -> RunCli:
     return runner(capsys)
 
 
-def probed(**env: str):
+def probed(**env: str) -> ProbedIdentity:
     stated = {"gpu_arch": "none"}
     return probe_identity(get_kind("aiter"), model_name="m", overrides=stated, env=env)
 

@@ -45,7 +45,7 @@ class NinjaListener:
     def __init__(self) -> None:
         self._real_run = subprocess.run
         self._said = ""
-        subprocess.run = self._run  # type: ignore[assignment]
+        subprocess.run = self._run
 
     def built(self) -> str:
         """Return why ninja built something when it last ran, "" if it had nothing to do."""
@@ -56,7 +56,7 @@ class NinjaListener:
         reasons = [line for line in lines if line.startswith("ninja explain")]
         return (reasons or lines or ["ninja was not run"])[0][:300]
 
-    def _run(self, *args, **kwargs):  # type: ignore[no-untyped-def]
+    def _run(self, *args, **kwargs):
         command = kwargs.pop("args", None) or args[0]
         if command[0] != "ninja":
             return self._real_run(command, *args[1:], **kwargs)

@@ -22,7 +22,10 @@ CUDA = Path(os.environ.get("CUDA_HOME", "/usr/local/cuda"))
 
 
 def package(name):
-    return Path(find_spec(name).origin).parent
+    spec = find_spec(name)
+    assert spec is not None
+    assert spec.origin is not None
+    return Path(spec.origin).parent
 
 
 def harness():
@@ -41,7 +44,15 @@ def harness():
         with TemporaryDirectory(dir=program.parent) as directory:
             built = Path(directory) / "built"
             # -O1 leaves out what is never called, and would need torch's libraries.
-            command = ["g++", "-std=c++20", "-O1", "-DDJ_DISABLE_GIL=1", "-o", built, source]
+            command = [
+                "g++",
+                "-std=c++20",
+                "-O1",
+                "-DDJ_DISABLE_GIL=1",
+                "-o",
+                str(built),
+                str(source),
+            ]
             command += [f"-I{include}" for include in includes]
             subprocess.run(command, check=True)
             built.rename(program)

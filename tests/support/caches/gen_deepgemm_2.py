@@ -23,7 +23,10 @@ from contract import chosen_jobs, report
 from cubin import require_whole
 
 CACHE = Path(os.environ["DG_JIT_CACHE_DIR"])
-INCLUDE = Path(find_spec("deep_gemm").origin).parent / "include"
+DEEP_GEMM = find_spec("deep_gemm")
+assert DEEP_GEMM is not None
+assert DEEP_GEMM.origin is not None
+INCLUDE = Path(DEEP_GEMM.origin).parent / "include"
 NVCC = Path(os.environ.get("CUDA_HOME", "/usr/local/cuda")) / "bin" / "nvcc"
 FLAGS = (
     "-std=c++20 --diag-suppress=39,161,174,177,186,940 --ptxas-options=--register-usage-level=10 "
@@ -51,7 +54,9 @@ def digest(text):
 
 def nvcc_signature():
     said = subprocess.run([NVCC, "--version"], capture_output=True, text=True, check=True).stdout
-    return "NVCC" + re.search(r"release (\d+\.\d+)", said)[1]
+    release = re.search(r"release (\d+\.\d+)", said)
+    assert release is not None
+    return "NVCC" + release[1]
 
 
 def is_there(entry):
@@ -68,7 +73,7 @@ def compile_into(entry, code):
     scratch.mkdir(parents=True)
     source, cubin = scratch / "kernel.cu", scratch / "kernel.cubin"
     source.write_text(code)
-    command = [NVCC, source, "-cubin", "-o", cubin, *FLAGS.split()]
+    command = [str(NVCC), str(source), "-cubin", "-o", str(cubin), *FLAGS.split()]
     subprocess.run(command, cwd=CACHE / "tmp", capture_output=True, check=True)
     entry.parent.mkdir(exist_ok=True)
     try:

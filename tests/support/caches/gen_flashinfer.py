@@ -22,7 +22,7 @@ ninja = NinjaListener()
 def module(generate, *args) -> Job:
     def job() -> str:
         generate(*args).build_and_load()
-        return ninja.built()
+        return str(ninja.built())
 
     return job
 

@@ -16,7 +16,7 @@ from torch._dynamo.utils import counters
 
 torch.manual_seed(0)
 torch.set_num_threads(2)  # in Inductor's key
-built = []
+built: list[str] = []
 build = cpp_builder.CppBuilder.build
 
 
@@ -42,7 +42,7 @@ JOBS = {  # name: (model, input, train, options of torch.compile)
     "tiny_infer": (models.Tiny(n=1), tokens(2, 64), False, {}),
     "conv_infer": (models.Conv().eval(), noise(4, 3, 32, 32), False, {}),
 }
-MORE = {
+MORE: dict[str, tuple[object, ...]] = {
     f"mlp_{width}": (models.MLP(d=width, h=2 * width), noise(8, width), False, {})
     for width in range(64, 256, 16)
 }

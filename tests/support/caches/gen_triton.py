@@ -22,7 +22,7 @@ MATMUL_TILES = (
 )
 ATTENTION_TILES = ((64, 64, 64, 4), (128, 64, 64, 4), (128, 64, 128, 8), (64, 64, 128, 4))
 found = {"hits": 0, "recompiled": 0, "read_outside_dir": 0}
-errors = []
+errors: list[str] = []
 
 
 def listener(*, src, metadata, metadata_group, times, cache_hit):

@@ -13,7 +13,7 @@ from contract import chosen_jobs, report
 NORMAL, MORE, SMALL = range(1, 5), range(5, 25), range(1, 3)
 SCALE = "int64_t %s(int64_t a, int64_t b) { return a * %d + b; }"
 
-said = []
+said: list[str] = []
 real_run = subprocess.run
 
 

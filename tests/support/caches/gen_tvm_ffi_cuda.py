@@ -25,7 +25,7 @@ ninja = NinjaListener()
 def module(factor: int) -> Job:
     def job() -> str:
         tvm_ffi.cpp.load_inline(f"scale{factor}", cuda_sources=SCALE % factor, functions=["scale"])
-        return ninja.built()
+        return str(ninja.built())
 
     return job
 

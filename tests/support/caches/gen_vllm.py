@@ -42,7 +42,8 @@ torch.manual_seed(0)
 operators = torch.library.Library("toy", "FRAGMENT")
 operators.define("attention(Tensor q, Tensor k, Tensor v, Tensor(a!) out) -> ()")
 operators.impl("attention", lambda q, k, v, out: None, "Meta")
-built, said = [], []
+built: list[str] = []
+said: list[str] = []
 build = cpp_builder.CppBuilder.build
 
 

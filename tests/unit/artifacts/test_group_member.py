@@ -315,7 +315,11 @@ def test_a_killed_member_that_comes_again_joins_when_it_is_given_up(
 
 def test_a_second_living_member_of_that_name_is_refused(server: Server) -> None:
     twin = Other(server, "a")
-    server.script = lambda report: twin.say(Progress.FETCHING) and None
+
+    def answer_too(report: MemberReport) -> None:
+        twin.say(Progress.FETCHING)
+
+    server.script = answer_too
     with pytest.raises(ConfigurationError, match="another living member a") as caught:
         member_of(server).__enter__()
     assert "--group-member" in caught.value.hint()

@@ -14,7 +14,6 @@ import pytest
 
 from mx_artifacts.artifacts.bundle_root import sweep, turn_file
 from mx_artifacts.artifacts.target.single_flight import turn_to_fetch
-from mx_artifacts.filesystem import lock
 from mx_artifacts.observability.events import Event
 from mx_artifacts.runtime.clock import SYSTEM_CLOCK, FakeClock
 
@@ -78,7 +77,7 @@ def test_without_locks_nobody_waits(node: Node, monkeypatch: pytest.MonkeyPatch)
     def refuse(descriptor: int, operation: int) -> None:
         raise OSError(95, "Operation not supported")
 
-    monkeypatch.setattr(lock.fcntl, "flock", refuse)
+    monkeypatch.setattr(fcntl, "flock", refuse)
     with node.turn(), node.turn():
         assert node.events == []
         assert list(node.bundle_root.iterdir()) == []

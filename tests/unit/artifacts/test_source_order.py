@@ -12,7 +12,9 @@ from mx_artifacts.core.topology import shared_depth
 REFS = [SourceRef("3327fe19f6fa4e35", f"worker-{n}", "model", 0) for n in range(8)]
 
 
-def _order(selector: str, target: str = "me", seed: int = 1, refs: list[SourceRef] = REFS):
+def _order(
+    selector: str, target: str = "me", seed: int = 1, refs: list[SourceRef] = REFS
+) -> list[SourceRef]:
     return ordering(selector, random.Random(seed), TargetLocality(target))(refs)
 
 

@@ -18,6 +18,7 @@ from mx_artifacts.install.base import InstallReport
 from mx_artifacts.kinds.registry import get_kind
 from mx_artifacts.transfer.engine import TransferLimits
 from tests.support.install_cases import contents, fill, leftovers
+from tests.support.packing import SETTLED
 from tests.support.staged import received
 
 BASE_NS = 1_600_000_000_123_456_789
@@ -99,7 +100,7 @@ def test_what_is_left_out_is_the_kinds_to_say(tmp_path: Path) -> None:
     ):
         kind = replace(generic, pack=replace(generic.pack, exclude=exclude))
         transfer = transfer_of_kind(kind, bundle_root=tmp_path / "b", roots={"": root})
-        bundle = transfer.prepare_source()
+        bundle = replace(transfer, clock=SETTLED).prepare_source()
         (packed,) = bundle.roots
         assert set(packed.report.paths) == expected
         bundle.close()
@@ -109,6 +110,7 @@ def test_sealing_again_gives_what_sealing_gives(tmp_path: Path) -> None:
     roots = {"": tmp_path / "warm"}
     fill(roots[""], {"a/x": b"1", "b": b"2"})
     source = transfer_of_kind(get_kind("generic"), bundle_root=tmp_path / "bundles", roots=roots)
+    source = replace(source, clock=SETTLED)
     first = source.prepare_source()
     (roots[""] / "one-more").write_bytes(b"new")
     again, fresh = source.prepare_source(first), source.prepare_source()
@@ -137,8 +139,11 @@ def test_what_a_caller_does_not_state_the_environment_states(
     monkeypatch.setenv("MX_ARTIFACT_TRANSFER_CHUNK_SIZE", "1KiB")
     fill(tmp_path / "warm", {"entry": os.urandom(5000)})
     root = ArtifactCacheRoot("triton", tmp_path / "warm", tmp_path / "cold")
+    kind = get_kind("generic")
     transfer = TarredP2PArtifactTransfer(
-        "triton", SourceType.TRITON_CACHE, (root,), tmp_path / "bundles", kind=get_kind("generic")
+        *("triton", SourceType.TRITON_CACHE, (root,), tmp_path / "bundles"),
+        kind=kind,
+        clock=SETTLED,
     )
     bundle = transfer.prepare_source()
     assert bundle.manifest.chunk_size == 1024

@@ -27,7 +27,11 @@ def test_every_round_runs_every_method_and_starts_with_another() -> None:
     order: list[str] = []
 
     def method(name: str) -> Method:
-        return Method(name, lambda: (order.append(name), {name: float(len(order))})[1])
+        def run() -> dict[str, float]:
+            order.append(name)
+            return {name: float(len(order))}
+
+        return Method(name, run)
 
     samples = interleaved([method("a"), method("b")], 3, lambda text: None)
     assert order == ["a", "b", "b", "a", "a", "b"]
@@ -123,10 +127,14 @@ def test_an_installed_real_cache_may_differ_where_it_named_its_place(
 
 
 def test_a_ratio_is_worse_only_if_neither_spread_explains_it() -> None:
-    baseline = {"ratios": {"a": 1.0, "b": 1.0, "c": 1.0, "d": None}}
-    baseline["ratio_spreads"] = {"a": (0.9, 1.2), "b": (0.9, 1.2), "c": (0.9, 1.2)}  # type: ignore[assignment]
-    report = {"ratios": {"a": 1.3, "b": 1.3, "c": 1.1, "d": 9.0}}
-    report["ratio_spreads"] = {"a": (1.1, 1.4), "b": (0.95, 1.4), "c": (1.05, 1.2)}  # type: ignore[assignment]
+    baseline = {
+        "ratios": {"a": 1.0, "b": 1.0, "c": 1.0, "d": None},
+        "ratio_spreads": {"a": (0.9, 1.2), "b": (0.9, 1.2), "c": (0.9, 1.2)},
+    }
+    report = {
+        "ratios": {"a": 1.3, "b": 1.3, "c": 1.1, "d": 9.0},
+        "ratio_spreads": {"a": (1.1, 1.4), "b": (0.95, 1.4), "c": (1.05, 1.2)},
+    }
     table, worse = compared(report, baseline)
     assert worse == ["a"]
     assert "| a | 1.000 (0.900 to 1.200) | 1.300 (1.100 to 1.400) | WORSE |" in table

@@ -271,7 +271,7 @@ def test_what_is_no_list_of_files_is_refused(tmp_path: Path, directory: int) -> 
 
 def test_threads_make_and_read_at_once(tmp_path: Path, directory: int) -> None:
     def work(number: int) -> bool:
-        files = [New(f"{number}-{index}", os.urandom(index * 50)) for index in range(100)]
+        files = [New(f"{number}-{index}", os.urandom(index * 50)) for index in range(40)]
         create(directory, *files)
         columns, data = files_of(files)
         space = bytearray(len(data))
@@ -439,7 +439,7 @@ def test_what_cannot_be_read_into_is_refused(tmp_path: Path, directory: int) -> 
 # --- plain files of a size and time ---------------------------------------------------------------
 
 
-@pytest.mark.parametrize("count", [0, 1, 5000])
+@pytest.mark.parametrize("count", [0, 1, 600])
 def test_files_as_they_should_be(tmp_path: Path, count: int) -> None:
     paths = [str(number) for number in range(count)]
     for path in paths:

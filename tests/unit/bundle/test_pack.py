@@ -21,14 +21,12 @@ from mx_artifacts.bundle.scan import BundleMember, scan_bundle
 from mx_artifacts.core.digest import crc32c
 from mx_artifacts.errors import BundleError
 from mx_artifacts.memory.buffers import Buffer
-from mx_artifacts.runtime.clock import FakeClock
-from tests.support.packing import pack_to_file
+from tests.support.packing import SETTLED, pack_to_file
 from tests.support.trees import Tree, trees, write_tree
 
 pytestmark = pytest.mark.usefixtures("each_bulk")
 
 READ_FILES = "mx_artifacts.bundle.read_entry.read_files"
-SETTLED = FakeClock()  # long ago: to this clock no file is fresh, so packing never pauses
 
 
 NO_RULES = PackRules()
@@ -235,7 +233,7 @@ def test_memory_is_given_back_when_packing_fails(
 
     monkeypatch.setattr(READ_FILES, fail)
     with pytest.raises(failure):
-        pack_tree(root, PackRules(), Counted)
+        pack_tree(root, PackRules(), Counted, clock=SETTLED)
     assert Counted.lent == 0
 
 

@@ -18,12 +18,11 @@ from mx_artifacts.bundle.pack import pack_tree
 from mx_artifacts.bundle.packed import PackedTree
 from mx_artifacts.bundle.rules import PackRules, first_parts
 from mx_artifacts.memory.buffers import Buffer, Bundle, FileBuffer
-from mx_artifacts.runtime.clock import FakeClock
+from tests.support.packing import SETTLED
 from tests.support.trees import write_tree
 
 pytestmark = pytest.mark.usefixtures("each_bulk")
 
-SETTLED = FakeClock()  # long ago: to this clock no file is fresh, so packing never pauses
 RULES = PackRules(entry_of=first_parts(1))
 
 
@@ -88,7 +87,7 @@ CHANGES: dict[str, tuple[Callable[[Path], object], set[str]]] = {
     "one entry more": (lambda root: (root / "aa").write_bytes(b"new"), {"aa"}),
     "one entry less": (lambda root: shutil.rmtree(root / "a"), set()),
     "a copy and another name": (
-        lambda root: (shutil.copytree(root / "a", root / "d"), os.rename(root / "c", root / "0")),
+        lambda root: [shutil.copytree(root / "a", root / "d"), (root / "c").rename(root / "0")],
         {"d", "0"},
     ),
 }

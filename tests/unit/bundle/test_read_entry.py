@@ -11,24 +11,22 @@ import pytest
 
 from mx_artifacts.bundle.entry import EntryView
 from mx_artifacts.bundle.layout import bundle_bytes, lay_out
-from mx_artifacts.bundle.placement import EntryPlacement, batches
+from mx_artifacts.bundle.placement import EntryPlacement, PartFilled, batches
 from mx_artifacts.bundle.read_entry import (
     EntryChangedError,
     EntryError,
     EntryReader,
     EntryUnfitError,
-    PartFilled,
     Reading,
 )
 from mx_artifacts.bundle.rules import PackRules, first_parts
 from mx_artifacts.bundle.tree import open_root, scan_tree
 from mx_artifacts.core.digest import crc32c
-from mx_artifacts.runtime.clock import FakeClock
+from tests.support.packing import SETTLED
 from tests.support.trees import write_tree
 
 pytestmark = pytest.mark.usefixtures("each_bulk")
 
-SETTLED = FakeClock()  # long ago: to this clock no file is fresh
 RULES = PackRules(entry_of=first_parts(1))
 
 

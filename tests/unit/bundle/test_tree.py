@@ -11,7 +11,7 @@ from mx_artifacts.bundle.rules import PackRules, first_parts
 from mx_artifacts.bundle.tree import SourceTree, scan_tree
 from mx_artifacts.errors import BundleError
 from mx_artifacts.kinds.base import NEVER_PACKED
-from tests.support.trees import write_tree
+from tests.support.trees import Tree, write_tree
 
 pytestmark = pytest.mark.usefixtures("each_bulk")
 
@@ -114,8 +114,8 @@ def test_sockets_and_fifos_are_skipped(tmp_path: Path, monkeypatch: pytest.Monke
 
 
 def test_litter_is_excluded_and_what_only_looks_like_it_is_not(tmp_path: Path) -> None:
-    kept = {"block.cubin": b"", "locked": {"clock": b""}, "lock.py": b"", ".committed": b""}
-    litter = {
+    kept: Tree = {"block.cubin": b"", "locked": {"clock": b""}, "lock.py": b"", ".committed": b""}
+    litter: Tree = {
         "x.lock": b"",
         "lock": b"",
         ".ninja_lock": b"",
@@ -191,7 +191,7 @@ def test_an_unreadable_directory_takes_its_entry_with_it(
 ) -> None:
     write_tree(tmp_path, {"good": {"x": b""}, "bad": {"x": b"", "closed": {"y": b""}}})
 
-    def refuse(root: str, directories: Sequence[str]) -> list[Listing]:
+    def refuse(root: int, directories: Sequence[str]) -> list[Listing]:
         # root, as whom tests may run, can list everything
         refused = Listing((), (), errno.EACCES)
         listings = list_directories(root, directories)

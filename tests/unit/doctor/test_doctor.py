@@ -126,7 +126,7 @@ def test_the_mount_of_a_path_is_the_innermost_and_latest(monkeypatch: pytest.Mon
     assert [str(mount.point) for mount in mount_table()][1:3] == ["/mnt/my cache"] * 2
     inner = mount_of(Path("/mnt/my cache/not/there"))
     assert inner is not None
-    assert (inner.type, inner.options) == ("tmpfs", {"rw", "relatime"})
+    assert (inner.type, inner.options) == ("tmpfs", frozenset({"rw", "relatime"}))
     assert mounts.keeps_access_times(Path("/mnt/my cache/x"))
     assert not mounts.keeps_access_times(Path("/mnt/net/x"))
     outer = mount_of(Path("/mnt/my"))

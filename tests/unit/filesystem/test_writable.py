@@ -9,7 +9,6 @@ import pytest
 
 from mx_artifacts.artifacts.bundle_root import check_bundle_root
 from mx_artifacts.errors import ExitCode, UnusablePlaceError
-from mx_artifacts.filesystem import writable
 from mx_artifacts.install.workspace.opening import check_target
 from mx_artifacts.node import mounts
 from tests.support.install_cases import mounted
@@ -75,7 +74,7 @@ def test_a_read_only_file_system(tmp_path: Path) -> None:
 
 
 def test_somebody_elses_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(writable.os, "access", lambda *_, **__: False)
+    monkeypatch.setattr(os, "access", lambda *_, **__: False)
     for name in ("", "new/root"):
         assert f"user id {os.geteuid()} may not write to" in refused(tmp_path / name)
 

@@ -3,30 +3,40 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Iterator, Mapping
+from importlib import metadata
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from mx_artifacts.core.identity import BackendFramework, SourceIdentity, compute_mx_source_id
 from mx_artifacts.errors import ConfigurationError
 from mx_artifacts.identity import identify as identity_module
-from mx_artifacts.identity.identify import STATED, probe_identity
+from mx_artifacts.identity.identify import STATED, ProbedIdentity, probe_identity
 from mx_artifacts.kinds import deep_gemm
+from mx_artifacts.kinds.base import CacheKind
 from mx_artifacts.kinds.registry import all_kinds, get_kind
 from mx_artifacts.node import installed
 from mx_artifacts.node.installed import CannotProbe, ComponentAbsent, TorchBuild
 from mx_artifacts.probes import host
 from mx_artifacts.probes.base import ABSENT
-from tests.support.made_up_node import made_up_node
+from tests.support.made_up_node import Node, made_up_node
 
 KINDS = pytest.mark.parametrize("kind", all_kinds(), ids=lambda kind: kind.name)
 
 
 @pytest.fixture
-def node(monkeypatch):
+def node(monkeypatch: pytest.MonkeyPatch) -> Iterator[Node]:
     yield from made_up_node(monkeypatch)
 
 
-def make(kind: str = "triton", env=None, device_index: int = 0, **overrides: str):
+def make(
+    kind: str = "triton",
+    env: Mapping[str, str] | None = None,
+    device_index: int = 0,
+    **overrides: str,
+) -> ProbedIdentity:
     return probe_identity(
         get_kind(kind),
         model_name="org/model",
@@ -36,7 +46,7 @@ def make(kind: str = "triton", env=None, device_index: int = 0, **overrides: str
     )
 
 
-def source_id(*args, **kwargs) -> str:
+def source_id(*args: Any, **kwargs: Any) -> str:
     return compute_mx_source_id(make(*args, **kwargs).identity)
 
 
@@ -44,7 +54,7 @@ def source_id(*args, **kwargs) -> str:
 
 
 @KINDS
-def test_everything_a_kind_needs_is_probed_and_says_where_from(node, kind):
+def test_everything_a_kind_needs_is_probed_and_says_where_from(node: Node, kind: CacheKind) -> None:
     probed = make(kind.name)
     required = {*kind.identity_fields, *kind.extra_parameters, *kind.strict_parameters}
     assert probed.origins.keys() == required
@@ -55,12 +65,12 @@ def test_everything_a_kind_needs_is_probed_and_says_where_from(node, kind):
     assert probed.accelerator == "cuda"
 
 
-def test_the_arch_is_that_of_the_requested_device(node):
+def test_the_arch_is_that_of_the_requested_device(node: Node) -> None:
     assert make(device_index=0).identity.gpu_arch == "sm90"
     assert make(device_index=1).identity.gpu_arch == "sm120"
 
 
-def test_engine_and_its_version(node):
+def test_engine_and_its_version(node: Node) -> None:
     assert make("inductor").identity.backend_framework is BackendFramework.UNKNOWN
     assert make("inductor").identity.backend_framework_version == ABSENT
     node.versions["sglang"] = "0.5.3"
@@ -69,7 +79,7 @@ def test_engine_and_its_version(node):
     assert stated.backend_framework_version == "0.5.3"
 
 
-def test_two_engines_must_be_told_apart(node):
+def test_two_engines_must_be_told_apart(node: Node) -> None:
     node.versions |= {"sglang": "0.5.3", "vllm": "0.33.0"}
     with pytest.raises(ConfigurationError, match="backend_framework: vllm and sglang are both"):
         make("triton")
@@ -80,7 +90,7 @@ def test_two_engines_must_be_told_apart(node):
     )
 
 
-def test_engine_settings_come_from_their_variables_where_the_kind_has_them(node):
+def test_engine_settings_come_from_their_variables_where_the_kind_has_them(node: Node) -> None:
     env = {"MX_MODEL_REVISION": "r1", "MX_ARTIFACT_COMPILE_CONFIG_DIGEST": "d1"}
     probed = make("inductor", env)
     assert (probed.identity.revision, probed.identity.compile_config_digest) == ("r1", "d1")
@@ -92,7 +102,7 @@ def test_engine_settings_come_from_their_variables_where_the_kind_has_them(node)
 # --- unknown is not empty ------------------------------------------------------------------------
 
 
-def test_without_a_gpu_the_arch_must_be_stated(node):
+def test_without_a_gpu_the_arch_must_be_stated(node: Node) -> None:
     node.devices = {}
     with pytest.raises(
         ConfigurationError, match=r"gpu_arch: CUDA driver, device 0: cuInit"
@@ -102,7 +112,7 @@ def test_without_a_gpu_the_arch_must_be_stated(node):
     assert make("triton", gpu_arch="sm_90").identity.gpu_arch == "sm90"
 
 
-def test_all_unknown_fields_are_named_at_once(node):
+def test_all_unknown_fields_are_named_at_once(node: Node) -> None:
     node.devices, node.versions = {}, {}
     with pytest.raises(ConfigurationError) as raised:
         make("tilelang")
@@ -113,48 +123,50 @@ def test_all_unknown_fields_are_named_at_once(node):
 
 
 @pytest.mark.parametrize("version", ["", "0+unknown", "unknown", "0.0.0"])
-def test_a_version_that_says_nothing_is_unknown(monkeypatch, version):
-    monkeypatch.setattr(installed.metadata, "version", lambda name: version)
+def test_a_version_that_says_nothing_is_unknown(
+    monkeypatch: pytest.MonkeyPatch, version: str
+) -> None:
+    monkeypatch.setattr(metadata, "version", lambda name: version)
     with pytest.raises(CannotProbe, match="states the version"):
         installed.distribution_version("tilelang")
 
 
-def test_a_probe_that_breaks_is_unknown(monkeypatch):
+def test_a_probe_that_breaks_is_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(name: str) -> str:
         raise RuntimeError("no such luck")
 
-    monkeypatch.setattr(installed.metadata, "version", broken)
+    monkeypatch.setattr(metadata, "version", broken)
     with pytest.raises(CannotProbe, match="no such luck") as raised:
         installed.distribution_version("tilelang")
     assert not isinstance(raised.value, ComponentAbsent)
 
 
-def test_an_empty_answer_is_unknown(node):
+def test_an_empty_answer_is_unknown(node: Node) -> None:
     node.devices = {0: {"arch": "", "name": "", "sm_count": 0}}
     with pytest.raises(ConfigurationError, match="gpu_arch: CUDA driver, device 0 is empty"):
         make("triton")
 
 
 @pytest.mark.parametrize("value", ["", "  ", "unknown", "Unknown"])
-def test_unknown_cannot_be_stated(node, value):
+def test_unknown_cannot_be_stated(node: Node, value: str) -> None:
     with pytest.raises(ConfigurationError, match="gpu_arch is "):
         make("triton", gpu_arch=value)
 
 
-def test_a_model_without_a_name_is_refused(node):
+def test_a_model_without_a_name_is_refused(node: Node) -> None:
     with pytest.raises(ConfigurationError, match="model's name is ' '"):
         probe_identity(get_kind("triton"), model_name=" ", env={})
 
 
 @pytest.mark.parametrize("name", ["x" * 1025, "a\nb", "a\x00b", "a\x7f", "\udcff\udcfe"])
-def test_a_model_name_that_others_cannot_read_is_refused(node, name):
+def test_a_model_name_that_others_cannot_read_is_refused(node: Node, name: str) -> None:
     with pytest.raises(ConfigurationError, match="model's name is") as caught:
         probe_identity(get_kind("triton"), model_name=name, env={})
     assert len(str(caught.value)) < 500
 
 
 @pytest.mark.parametrize("stated", [{"revision": "\udcff"}, {"extra\udcff": "1"}])
-def test_identity_values_that_are_not_utf_8_are_refused(node, stated):
+def test_identity_values_that_are_not_utf_8_are_refused(node: Node, stated: dict[str, Any]) -> None:
     with pytest.raises(ConfigurationError, match="UTF-8"):
         make("triton", **stated)
 
@@ -170,7 +182,7 @@ def test_identity_values_that_are_not_utf_8_are_refused(node, stated):
         {"": "1"},
     ],
 )
-def test_a_refused_identity_value_has_a_next_step(node, stated):
+def test_a_refused_identity_value_has_a_next_step(node: Node, stated: dict[str, Any]) -> None:
     with pytest.raises(ConfigurationError) as caught:
         make("triton", **stated)
     assert caught.value.hint()
@@ -179,7 +191,7 @@ def test_a_refused_identity_value_has_a_next_step(node, stated):
 # --- a CPU-only torch ----------------------------------------------------------------------------
 
 
-def test_a_cpu_only_torch_has_no_gpu_code_in_inductors_cache(node):
+def test_a_cpu_only_torch_has_no_gpu_code_in_inductors_cache(node: Node) -> None:
     node.torch = TorchBuild("2.13.0+cpu", "cpu", "")  # whatever GPU is there
     probed = make("inductor")
     assert (probed.identity.cuda_version, probed.identity.gpu_arch) == (ABSENT, ABSENT)
@@ -188,13 +200,13 @@ def test_a_cpu_only_torch_has_no_gpu_code_in_inductors_cache(node):
     assert probed.accelerator == "cpu"
 
 
-def test_a_cuda_torch_without_a_gpu_does_not_tell(node):
+def test_a_cuda_torch_without_a_gpu_does_not_tell(node: Node) -> None:
     node.devices = {}
     with pytest.raises(ConfigurationError, match="gpu_arch"):
         make("inductor")
 
 
-def test_inductor_without_triton(node):
+def test_inductor_without_triton(node: Node) -> None:
     with_triton = source_id("inductor")
     node.triton = None
     identity_module._probe_once.cache_clear()
@@ -205,7 +217,7 @@ def test_inductor_without_triton(node):
         make("triton")
 
 
-def test_aten_cpu_capability_partitions_inductors_caches(node):
+def test_aten_cpu_capability_partitions_inductors_caches(node: Node) -> None:
     ids = {source_id("inductor", {"ATEN_CPU_CAPABILITY": c}) for c in ("", "default", "avx2")}
     assert len(ids) == 3
 
@@ -213,7 +225,7 @@ def test_aten_cpu_capability_partitions_inductors_caches(node):
 @pytest.mark.parametrize(
     ("arch", "family"), [("sm90a", "cuda"), ("gfx942", "rocm"), ("none", "cpu"), ("pvc", "cuda")]
 )
-def test_the_accelerator_follows_the_arch_then_torch(node, arch, family):
+def test_the_accelerator_follows_the_arch_then_torch(node: Node, arch: str, family: str) -> None:
     assert make(gpu_arch=arch).accelerator == family
 
 
@@ -225,7 +237,7 @@ NEAR_MISSES = (
 )
 
 
-def test_near_miss_arches_never_match(node):
+def test_near_miss_arches_never_match(node: Node) -> None:
     ids = [source_id(gpu_arch=arch) for arch in NEAR_MISSES]
     assert len(set(ids)) == len(NEAR_MISSES)
 
@@ -268,14 +280,15 @@ HOST_FIELDS = {
         ("tvm_ffi", "ninja_version"),
     ],
 )
-def test_another_host_never_matches_host_code(node, kind, differs):
+def test_another_host_never_matches_host_code(node: Node, kind: str, differs: str) -> None:
     here = make(kind).identity
     assert differs in here.extra_parameters
-    there = make(kind, **{differs: HOST_FIELDS.get(differs, "another")}).identity
+    stated: dict[str, Any] = {differs: HOST_FIELDS.get(differs, "another")}
+    there = make(kind, **stated).identity
     assert compute_mx_source_id(here) != compute_mx_source_id(there)
 
 
-def test_free_parameters_partition_the_pool_in_any_order(node):
+def test_free_parameters_partition_the_pool_in_any_order(node: Node) -> None:
     free = {"spec_tokens": "7", "max_num_batched_tokens": "8192", "Gpu_Arch": "sm90"}
     ids = {
         compute_mx_source_id(
@@ -287,7 +300,7 @@ def test_free_parameters_partition_the_pool_in_any_order(node):
     assert source_id(spec_tokens="7") != source_id(spec_tokens="8") != source_id()
 
 
-def test_stated_values_win_and_are_shown_as_stated(node):
+def test_stated_values_win_and_are_shown_as_stated(node: Node) -> None:
     probed = make(
         "inductor", tensor_parallel_size="8", triton_key="k", torch_version="9.9", mine="x"
     )
@@ -314,17 +327,18 @@ def test_stated_values_win_and_are_shown_as_stated(node):
         ("  ", "x"),
     ],
 )
-def test_overrides_that_make_no_sense(node, name, value):
+def test_overrides_that_make_no_sense(node: Node, name: str, value: str) -> None:
+    stated: dict[str, Any] = {name: value}
     with pytest.raises(ConfigurationError):
-        make("triton", **{name: value})
+        make("triton", **stated)
 
 
-def test_a_name_stated_twice_is_refused(node):
+def test_a_name_stated_twice_is_refused(node: Node) -> None:
     with pytest.raises(ConfigurationError, match="foo is stated twice"):
         make("triton", Foo="a", foo="b")
 
 
-def test_made_once_a_process_for_equal_arguments(node):
+def test_made_once_a_process_for_equal_arguments(node: Node) -> None:
     first = make("flashinfer", a="1", b="2")
     asked = node.probes
     second = make("flashinfer", b="2", a="1")
@@ -337,7 +351,7 @@ def test_made_once_a_process_for_equal_arguments(node):
 
 
 @pytest.mark.process
-def test_a_failed_question_is_asked_again(tmp_path):
+def test_a_failed_question_is_asked_again(tmp_path: Path) -> None:
     tool = tmp_path / "tool"
     tool.write_text("#!/bin/sh\necho broken >&2; exit 3\n")
     tool.chmod(0o755)
@@ -358,7 +372,7 @@ ARM_CPU = (
 )
 
 
-def test_cpu_facts_of_x86():
+def test_cpu_facts_of_x86() -> None:
     text = X86_CPU.format(n=0, mhz=2000.1, more="gfni") + X86_CPU.format(n=1, mhz=3100.7, more="ht")
     assert host.cpu_model(text) == (
         "vendor_id GenuineIntel, cpu family 6, model 143, stepping 8, model name Intel(R) Xeon(R)"
@@ -366,13 +380,13 @@ def test_cpu_facts_of_x86():
     assert host.cpu_flags(text) == "amx_bf16 avx2 avx512f sse2"
 
 
-def test_cpu_facts_of_arm():
+def test_cpu_facts_of_arm() -> None:
     text = ARM_CPU.format(n=0) + ARM_CPU.format(n=1)
     assert "CPU part 0xd4f" in host.cpu_model(text)
     assert host.cpu_flags(text) == "asimd fp i8mm sve2"
 
 
-def test_deep_gemm_key_follows_the_headers(tmp_path, monkeypatch):
+def test_deep_gemm_key_follows_the_headers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     header = tmp_path / "deep_gemm_fake" / "include" / "deep_gemm" / "impl.cuh"
     header.parent.mkdir(parents=True)
     monkeypatch.setattr(deep_gemm, "package_directory", lambda module: tmp_path / "deep_gemm_fake")
@@ -384,6 +398,6 @@ def test_deep_gemm_key_follows_the_headers(tmp_path, monkeypatch):
     assert deep_gemm.deep_gemm_key() != first
 
 
-def test_identities_compare_as_values(node):
+def test_identities_compare_as_values(node: Node) -> None:
     assert isinstance(make().identity, SourceIdentity)
     assert hash(make()) == hash(make())

@@ -5,40 +5,42 @@ Each one got a cache that was not for it: garbage output, crash loops, recompile
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from itertools import combinations
+from pathlib import Path
 
 import pytest
 
 from mx_artifacts.core.compatibility import identity_differences
-from mx_artifacts.core.identity import compute_mx_source_id
+from mx_artifacts.core.identity import SourceIdentity, compute_mx_source_id
 from mx_artifacts.errors import ConfigurationError
 from mx_artifacts.identity.identify import probe_identity
-from mx_artifacts.kinds.base import SIZES
+from mx_artifacts.kinds.base import SIZES, CacheKind
 from mx_artifacts.kinds.registry import all_kinds, get_kind
 from mx_artifacts.node.installed import CannotProbe
 from mx_artifacts.probes.base import ABSENT
 from mx_artifacts.probes.engines import ENGINE_NAMES
-from tests.support.made_up_node import made_up_node
+from tests.support.made_up_node import Node, made_up_node
 
 KINDS = pytest.mark.parametrize("kind", all_kinds(), ids=lambda kind: kind.name)
 
 
 @pytest.fixture(autouse=True)
-def node(monkeypatch):
+def node(monkeypatch: pytest.MonkeyPatch) -> Iterator[Node]:
     yield from made_up_node(monkeypatch)
 
 
-def make(kind, **stated: str):
+def make(kind: CacheKind | str, **stated: str) -> SourceIdentity:
     kind = get_kind(kind) if isinstance(kind, str) else kind
     return probe_identity(kind, model_name="m", overrides=stated, env={}).identity
 
 
-def source_id(kind, **stated: str) -> str:
+def source_id(kind: CacheKind | str, **stated: str) -> str:
     return compute_mx_source_id(make(kind, **stated))
 
 
 @KINDS
-def test_every_field_of_a_kind_tells_two_nodes_apart(kind):
+def test_every_field_of_a_kind_tells_two_nodes_apart(kind: CacheKind) -> None:
     here = make(kind)
     names = (
         *(*kind.identity_fields, *kind.engine_fields),
@@ -60,7 +62,7 @@ ARCHES = ("sm86", "sm90", "sm90a", "sm100", "sm100a", "sm103", "sm120", "sm121",
 
 
 @KINDS
-def test_no_arch_matches_another(kind):
+def test_no_arch_matches_another(kind: CacheKind) -> None:
     ids = {arch: source_id(kind, gpu_arch=arch) for arch in (*ARCHES, ABSENT)}
     for one, other in combinations(ids, 2):
         assert ids[one] != ids[other], (one, other)
@@ -68,7 +70,7 @@ def test_no_arch_matches_another(kind):
 
 
 @KINDS
-def test_no_gpu_is_not_a_match_for_no_gpu(node, kind):
+def test_no_gpu_is_not_a_match_for_no_gpu(node: Node, kind: CacheKind) -> None:
     node.devices = {}
     with pytest.raises(ConfigurationError, match="gpu_arch: CUDA driver"):
         make(kind)
@@ -76,7 +78,7 @@ def test_no_gpu_is_not_a_match_for_no_gpu(node, kind):
 
 # Two vLLM workers that differ in --max-num-batched-tokens alone had one source id.
 @KINDS
-def test_engine_configurations_partition_the_pool(kind):
+def test_engine_configurations_partition_the_pool(kind: CacheKind) -> None:
     ids = {source_id(kind, max_num_batched_tokens=n) for n in ("1024", "8192")}
     ids |= {source_id(kind, compile_config_digest=d) for d in ("d1", "d2")}
     ids |= {source_id(kind, spec_tokens="7"), source_id(kind)}
@@ -94,7 +96,9 @@ def test_engine_configurations_partition_the_pool(kind):
         ("cute_dsl", "cutlass_dsl_version"),
     ],
 )
-def test_a_version_that_cannot_be_told_is_refused_by_name(node, kind, name, monkeypatch):
+def test_a_version_that_cannot_be_told_is_refused_by_name(
+    node: Node, kind: str, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def damaged(distribution: str) -> str:
         raise CannotProbe(f"the metadata of {distribution} is damaged")
 
@@ -109,7 +113,7 @@ def test_a_version_that_cannot_be_told_is_refused_by_name(node, kind, name, monk
 
 # Host code of another ABI: cp311 on aarch64 with glibc 2.39, on x86_64 with cp312 and 2.35.
 @pytest.mark.parametrize("kind", ["triton", "inductor", "tilelang", "tvm_ffi", "flashinfer"])
-def test_host_code_does_not_cross_abis(kind):
+def test_host_code_does_not_cross_abis(kind: str) -> None:
     here = {"machine": "x86_64", "libc": "glibc-2.35"}
     there = {"machine": "aarch64", "libc": "glibc-2.39"}
     if "python_abi" in get_kind(kind).strict_parameters:
@@ -119,7 +123,7 @@ def test_host_code_does_not_cross_abis(kind):
 
 
 @KINDS
-def test_the_device_that_will_run_counts(kind):
+def test_the_device_that_will_run_counts(kind: CacheKind) -> None:
     ids = {
         compute_mx_source_id(
             probe_identity(kind, model_name="m", env={}, device_index=index).identity
@@ -129,7 +133,7 @@ def test_the_device_that_will_run_counts(kind):
     assert len(ids) == 2
 
 
-def test_engines_never_match_each_other():
+def test_engines_never_match_each_other() -> None:
     ids = {source_id("triton", backend_framework=name) for name in ENGINE_NAMES.values()}
     assert len(ids) == len(ENGINE_NAMES)
 
@@ -137,7 +141,7 @@ def test_engines_never_match_each_other():
 # --- kernels for the CPU --------------------------------------------------------------------------
 
 
-def test_paths_and_threads_count_for_cpu_kernels_only(node):
+def test_paths_and_threads_count_for_cpu_kernels_only(node: Node) -> None:
     for name in ("cpp_threads", "cpp_torch_path", "cpp_python_include", "cpp_compiler"):
         assert make("inductor").extra_parameters[name] == ABSENT
     on_cpu = make("inductor", gpu_arch="none").extra_parameters
@@ -147,7 +151,7 @@ def test_paths_and_threads_count_for_cpu_kernels_only(node):
     assert (on_cpu["gpu_name"], on_cpu["gpu_sm_count"]) == (ABSENT, ABSENT)
 
 
-def test_threads_that_cannot_be_told_are_refused(node):
+def test_threads_that_cannot_be_told_are_refused(node: Node) -> None:
     node.threads = "many"
     with pytest.raises(ConfigurationError, match="cpp_threads: torch's number of threads is 'many"):
         make("inductor", gpu_arch="none")
@@ -156,8 +160,8 @@ def test_threads_that_cannot_be_told_are_refused(node):
 # --- compilers ------------------------------------------------------------------------------------
 
 
-def test_cuda_home_is_compared_as_it_is_spelled(node):
-    def home(**env: str):
+def test_cuda_home_is_compared_as_it_is_spelled(node: Node) -> None:
+    def home(**env: str) -> str:
         identity = probe_identity(get_kind("tvm_ffi"), model_name="m", env=env).identity
         return identity.extra_parameters["cuda_home"]
 
@@ -166,7 +170,7 @@ def test_cuda_home_is_compared_as_it_is_spelled(node):
     assert home() == "/usr/local"  # nvcc is /usr/local/bin/nvcc
 
 
-def test_nvcc_and_compiler_versions(node):
+def test_nvcc_and_compiler_versions(node: Node) -> None:
     extras = make("flashinfer").extra_parameters
     assert extras["nvcc_version"] == "cuda_13.0.r13.0/compiler.36424714_0"
     assert extras["cxx_version"] == "c++ (Debian) 12.2.0"
@@ -177,7 +181,7 @@ def test_nvcc_and_compiler_versions(node):
     assert bare.extra_parameters["cxx_version"] == ABSENT
 
 
-def test_cute_dsl_libs_are_pinned_by_their_variable(node):
+def test_cute_dsl_libs_are_pinned_by_their_variable(node: Node) -> None:
     pinned = probe_identity(
         get_kind("cute_dsl"), model_name="m", env={"CUTE_DSL_LIBS": "/x/lib.so"}
     )
@@ -196,10 +200,12 @@ def test_cute_dsl_libs_are_pinned_by_their_variable(node):
         ("cute_dsl", "cute_dsl_settings", "CUTE_DSL_ENABLE_ASSERTIONS"),
     ],
 )
-def test_variables_that_change_what_is_compiled(node, kind, name, variable):
+def test_variables_that_change_what_is_compiled(
+    node: Node, kind: str, name: str, variable: str
+) -> None:
     node.programs["x"] = "c++ (Debian) 12.2.0"
 
-    def value(**env: str):
+    def value(**env: str) -> str:
         identity = probe_identity(get_kind(kind), model_name="m", env=env).identity
         return identity.extra_parameters[name]
 
@@ -219,9 +225,9 @@ def test_variables_that_change_what_is_compiled(node, kind, name, variable):
     ],
 )
 def test_a_list_of_what_the_device_has_is_no_difference(
-    kind, name, variable, gpu_arch, listed, value
-):
-    def found(**env: str):
+    kind: str, name: str, variable: str, gpu_arch: str, listed: str, value: str
+) -> None:
+    def found(**env: str) -> str:
         stated = {"gpu_arch": gpu_arch}
         probed = probe_identity(get_kind(kind), model_name="m", overrides=stated, env=env)
         return probed.identity.extra_parameters[name]
@@ -235,8 +241,8 @@ def test_a_list_of_what_the_device_has_is_no_difference(
     assert other.identity.extra_parameters[name] == "gfx942"
 
 
-def test_the_autotune_root_needs_what_flashinfer_compares(node):
-    def extras(*stated_roots: str):
+def test_the_autotune_root_needs_what_flashinfer_compares(node: Node) -> None:
+    def extras(*stated_roots: str) -> Mapping[str, str]:
         probed = probe_identity(
             get_kind("flashinfer"), model_name="m", env={}, stated_roots=stated_roots
         )
@@ -247,7 +253,7 @@ def test_the_autotune_root_needs_what_flashinfer_compares(node):
     assert extras("autotune")["cudnn_frontend_version"] == ABSENT
 
 
-def test_the_include_path_counts_for_deep_gemm_2_only(node, tmp_path):
+def test_the_include_path_counts_for_deep_gemm_2_only(node: Node, tmp_path: Path) -> None:
     node.site = tmp_path
     include = tmp_path / "deep_gemm" / "include"
     assert make("deep_gemm").extra_parameters["deep_gemm_include_dir"] == str(include)

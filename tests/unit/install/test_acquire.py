@@ -126,7 +126,7 @@ def test_what_is_removed_after_it_was_found_is_made_again(
 ) -> None:
     """Also by a holder that was killed between two of its removals."""
     root, removals = tmp_path / "root", iter(("all", "staging", "", ""))
-    take = acquire.locked
+    take = locked
 
     def remove_some_and_lock(files: list[LockFile], *rest: Any) -> AbstractContextManager[None]:
         which = next(removals)
@@ -146,7 +146,7 @@ def test_what_is_removed_after_it_was_found_is_made_again(
 def test_a_staging_place_that_is_removed_while_it_is_made_is_made_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    made = []
+    made: list[str] = []
     take = fcntl.flock
 
     def remove_once_and_lock(descriptor: int, operation: int) -> None:

@@ -99,7 +99,7 @@ def test_what_is_not_as_it_was_installed(
 
 
 def test_what_was_dropped_may_be_installed_this_time(root: Path, bundle: Path) -> None:
-    def drop_k2(staged: Path, _root: Path) -> FixupReport:
+    def drop_k2(staged: Path, root: Path) -> FixupReport:
         (staged / "k2/kernel.json").unlink()
         (staged / "k2/deep/kernel.so").unlink()
         (staged / "k2/deep").rmdir()

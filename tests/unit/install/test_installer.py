@@ -318,8 +318,8 @@ def test_rule_that_makes_no_sense_is_refused(root: Path, bundle: Path) -> None:
 
 
 def test_fixups_see_the_final_root_and_may_drop_entries(root: Path, bundle: Path) -> None:
-    def rewrite(staged: Path, final: Path) -> FixupReport:
-        (staged / "k1/kernel.json").write_text(str(final))
+    def rewrite(staged: Path, root: Path) -> FixupReport:
+        (staged / "k1/kernel.json").write_text(str(root))
         (staged / "k3").unlink()
         return FixupReport(rewritten=1, dropped={"k3": "its group is incomplete"})
 
@@ -335,8 +335,8 @@ def test_fixups_see_the_final_root_and_may_drop_entries(root: Path, bundle: Path
 
 
 def test_fixup_that_refuses_leaves_the_root_as_it_was(root: Path, bundle: Path) -> None:
-    def refuse(staged: Path, final: Path) -> FixupReport:
-        raise RelocationError(f"{staged} cannot live in {final}")
+    def refuse(staged: Path, root: Path) -> FixupReport:
+        raise RelocationError(f"{staged} cannot live in {root}")
 
     fill(root, OLD)
     before = picture(root)
@@ -440,8 +440,8 @@ def test_too_little_space_is_said_before_anything_is_written(
 ) -> None:
     real = os.statvfs
 
-    def nearly_full(path: object) -> os.statvfs_result:
-        values = list(real(path))  # type: ignore[call-overload]
+    def nearly_full(path: Path) -> os.statvfs_result:
+        values = list(real(path))
         values[4] = 3  # f_bavail
         return os.statvfs_result(values)
 

@@ -23,7 +23,7 @@ from mx_artifacts.install.staging.tree_writer import TreeWriter
 from mx_artifacts.runtime.clock import FakeClock
 from mx_artifacts.runtime.threads import WorkStopped
 from tests.support import hostile
-from tests.support.packing import pack_to_file, unpack_file
+from tests.support.packing import SETTLED, pack_to_file, unpack_file
 from tests.support.trees import Tree, read_tree, trees, write_tree
 
 MINE = Access(os.geteuid(), os.getegid(), group_write=False)
@@ -108,7 +108,7 @@ def test_pieces_in_any_order(tmp_path: Path) -> None:
 def test_parts_that_several_threads_bring(tmp_path: Path) -> None:
     """Each has a later part before an earlier one was written."""
     tree = {f"d{i}": {f"f{j}": os.urandom(i * j * 50) for j in range(9)} for i in range(9)}
-    pack_to_file(write_tree(tmp_path / "root", tree), tmp_path / "b", PackRules())
+    pack_to_file(write_tree(tmp_path / "root", tree), tmp_path / "b", PackRules(), clock=SETTLED)
     data = memoryview((tmp_path / "b").read_bytes())
     (tmp_path / "out").mkdir()
     writer = TreeWriter(tmp_path / "out", MINE)

@@ -37,6 +37,9 @@ from tests.support.kind_trees import (
 from tests.support.packing import pack_to_file
 
 AN_HOUR = 3600.0
+AOT = "aotautograd/aszevp37c/64hybo6j"
+WRAPPER = "k2/ck2clcapnjgv4wsbh4ognqjfrrpdardsxfmg5qh72u4fxn6qlcau.py"
+AUTOTUNE = "0.7.4/90a/1f2e/autotune_configs_dp0_rank1.json"
 NORM = "0.7.4/90a/cached_ops/norm"
 PAGE = "0.7.4/90a/cached_ops/page_90a_cute_dsl"
 ADD = "add_0123456789abcdef"
@@ -167,11 +170,11 @@ FAULTS: dict[str, Case] = {
         "unwqsxsok is empty",
     ),
     "inductor: empty autograd result": (
-        *("inductor", *["aotautograd/aszevp37c/64hybo6j"] * 2, empty),
+        *("inductor", AOT, AOT, empty),
         "64hybo6j is empty",
     ),
     "inductor: empty wrapper": (
-        *("inductor", *["k2/ck2clcapnjgv4wsbh4ognqjfrrpdardsxfmg5qh72u4fxn6qlcau.py"] * 2, empty),
+        *("inductor", WRAPPER, WRAPPER, empty),
         "ck2clcapnjgv4wsbh4ognqjfrrpdardsxfmg5qh72u4fxn6qlcau.py is empty",
     ),
     "inductor: Triton's group is missing": (
@@ -311,7 +314,7 @@ FAULTS: dict[str, Case] = {
         "page.o is empty",
     ),
     "flashinfer: autotune file cut short": (
-        *("flashinfer", *["0.7.4/90a/1f2e/autotune_configs_dp0_rank1.json"] * 2, cut),
+        *("flashinfer", AUTOTUNE, AUTOTUNE, cut),
         "autotune_configs_dp0_rank1.json is not JSON",
     ),
     "tvm_ffi: not linked": (

@@ -76,7 +76,7 @@ def test_a_pickle_that_happens_to_be_cut_after_a_stop_is_cut_all_the_same(tmp_pa
 
 def test_pickles_of_other_forms_are_not_judged(tmp_path: Path) -> None:
     buffer = io.BytesIO()
-    unframed = pickle._Pickler(buffer, protocol=3)  # type: ignore[attr-defined]
+    unframed = pickle._Pickler(buffer, protocol=3)
     unframed.dump(["a", 1])
     put(tmp_path / "root", MODEL, buffer.getvalue())
     put(tmp_path / "root", GRAPH, pickle.dumps(["a", 1], protocol=0))

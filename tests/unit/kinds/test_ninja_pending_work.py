@@ -6,6 +6,7 @@ import os
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -141,7 +142,7 @@ def test_ninja_would_build_what_we_say(state: State) -> None:
     assert bool(of_ninja) is bool(ours), (of_ninja, ours)
 
 
-CHANGES = {
+CHANGES: dict[str, tuple[dict[str, Any], str]] = {
     "an output is missing": ({"times": {b"a.o": 0}}, "output a.o doesn't exist"),
     "an output is older": ({"times": {b"b.c": 6}}, "output b.o older than most recent input b.c"),
     "an implicit input is newer": ({"times": {b"k": 6}}, "b.o older than most recent input k"),

@@ -11,7 +11,12 @@ from typing import Any
 import pytest
 
 from mx_artifacts.core.compatibility import same_kind
-from mx_artifacts.core.identity import BackendFramework, SourceType, compute_mx_source_id
+from mx_artifacts.core.identity import (
+    BackendFramework,
+    SourceIdentity,
+    SourceType,
+    compute_mx_source_id,
+)
 from mx_artifacts.errors import ConfigurationError
 from mx_artifacts.identity.identify import Profile, probe_identity
 from mx_artifacts.kinds import generic, registry
@@ -100,7 +105,7 @@ def test_no_foreign_code_runs_for_a_built_in_kind(install: Callable[..., None]) 
 # --- kinds without a number of their own ----------------------------------------------------------
 
 
-def identity_of(name: str, **stated: str):
+def identity_of(name: str, **stated: str) -> SourceIdentity:
     return probe_identity(get_kind(name), model_name="m", overrides=stated, env={}).identity
 
 

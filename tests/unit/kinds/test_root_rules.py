@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Collection
 from pathlib import Path
 
 import pytest
@@ -90,24 +92,24 @@ def locate(
 
 
 @pytest.mark.parametrize(("kind", "name"), PRECEDENCE, ids=lambda part: part or "primary")
-def test_precedence(kind, name):
+def test_precedence(kind: str, name: str) -> None:
     env: dict[str, str] = {}
     for variables, path, decided in PRECEDENCE[kind, name]:
         env |= variables
         assert locate(kind, env, name) == (path, decided)
 
 
-def test_only_the_autotune_root_is_optional():
+def test_only_the_autotune_root_is_optional() -> None:
     optional = {(k, r.name) for k, _ in PRECEDENCE for r in get_kind(k).roots if r.optional}
     assert optional == {("flashinfer", "autotune")}
 
 
-def test_an_empty_variable_counts_as_unset():
+def test_an_empty_variable_counts_as_unset() -> None:
     env = {"HOME": "/h", "TRITON_CACHE_DIR": ""}
     assert locate("triton", env) == ("/h/.triton/cache", "default ~/.triton/cache")
 
 
-def test_paths_are_absolute_and_normal(tmp_path, monkeypatch):
+def test_paths_are_absolute_and_normal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     assert locate("triton", {"TRITON_CACHE_DIR": "a/../b/"})[0] == str(tmp_path / "b")
     assert locate("inductor", {"HOME": "/h", "VLLM_CACHE_ROOT": "~/v"})[0] == (
@@ -177,14 +179,16 @@ OF_ENGINE = {
 
 
 @pytest.mark.parametrize(("engine", "kind", "name"), OF_ENGINE)
-def test_roots_follow_the_engine_that_is_named(engine, kind, name):
+def test_roots_follow_the_engine_that_is_named(
+    engine: BackendFramework, kind: str, name: str
+) -> None:
     env: dict[str, str] = {}
     for variables, path, decided in OF_ENGINE[engine, kind, name]:
         env |= variables
         assert locate(kind, env, name, engine) == (path, decided)
 
 
-def test_all_other_roots_are_the_same_for_every_engine():
+def test_all_other_roots_are_the_same_for_every_engine() -> None:
     for kind, name in PRECEDENCE:
         if any((kind, name) == of_engine[1:] for of_engine in OF_ENGINE):
             continue
@@ -200,35 +204,37 @@ def test_all_other_roots_are_the_same_for_every_engine():
         (["vllm", "sglang"], BackendFramework.UNKNOWN),
     ],
 )
-def test_the_engine_here_is_the_only_one_installed(monkeypatch, installed, engine):
+def test_the_engine_here_is_the_only_one_installed(
+    monkeypatch: pytest.MonkeyPatch, installed: Collection[str], engine: BackendFramework
+) -> None:
     monkeypatch.setattr(engines, "is_installed", lambda name: name in installed)
     assert engines.engine_here() is engine
 
 
-def test_temporary_directory_is_that_of_tempfile(tmp_path):
+def test_temporary_directory_is_that_of_tempfile(tmp_path: Path) -> None:
     env = {"USER": "me", "TMPDIR": str(tmp_path / "missing"), "TEMP": str(tmp_path)}
     assert locate("inductor", env)[0] == str(tmp_path / "torchinductor_me")
 
 
-def test_the_users_name_is_made_fit_for_a_path_as_torch_does():
+def test_the_users_name_is_made_fit_for_a_path_as_torch_does() -> None:
     assert locate("inductor", {"USER": "DOMAIN\\me"})[0] == "/tmp/torchinductor_DOMAIN_me"
 
 
 @pytest.fixture
-def no_passwd_entry(monkeypatch):
+def no_passwd_entry(monkeypatch: pytest.MonkeyPatch) -> None:
     """Stand for a container under a random user id."""
     monkeypatch.setattr(root_rules, "_passwd", lambda attribute: None)
-    monkeypatch.setattr(root_rules.os, "getuid", lambda: 1001230000)
+    monkeypatch.setattr(os, "getuid", lambda: 1001230000)
 
 
 @pytest.mark.usefixtures("no_passwd_entry")
-def test_without_a_passwd_entry_defaults_are_the_engines():
+def test_without_a_passwd_entry_defaults_are_the_engines() -> None:
     assert locate("inductor", {})[0] == "/tmp/torchinductor_uid_1001230000"
     assert locate("cute_dsl", {})[0] == "/tmp/cutlass_python_cache"
 
 
 @pytest.mark.usefixtures("no_passwd_entry")
-def test_without_any_home_the_error_says_what_to_set():
+def test_without_any_home_the_error_says_what_to_set() -> None:
     with pytest.raises(
         ConfigurationError, match="user id 1001230000 has no passwd entry"
     ) as raised:
@@ -236,10 +242,8 @@ def test_without_any_home_the_error_says_what_to_set():
     assert "HOME" in raised.value.hint()
 
 
-def test_the_passwd_entry_stands_in_for_home():
+def test_the_passwd_entry_stands_in_for_home() -> None:
     pwd = pytest.importorskip("pwd")
-    import os
-
     try:
         home = pwd.getpwuid(os.getuid()).pw_dir
     except KeyError:
@@ -247,6 +251,6 @@ def test_the_passwd_entry_stands_in_for_home():
     assert locate("tilelang", {})[0] == str(Path(home) / ".tilelang/cache")
 
 
-def test_an_unknown_user_has_no_passwd_entry(monkeypatch):
-    monkeypatch.setattr(root_rules.os, "getuid", lambda: 4_000_000_001)
+def test_an_unknown_user_has_no_passwd_entry(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "getuid", lambda: 4_000_000_001)
     assert root_rules.user_name({}, ("USER",)) is None

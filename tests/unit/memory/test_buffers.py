@@ -39,7 +39,7 @@ def test_memory_outlives_its_owner_while_somebody_reads_it(bundle: Bundle) -> No
     part = bundle.view[:4]
     part[:] = b"read"
     bundle.close()
-    assert part == b"read"
+    assert bytes(part) == b"read"
 
 
 @pytest.mark.parametrize("seconds", [0.0001, 0.002])

@@ -11,7 +11,7 @@ import pytest
 from mx_artifacts.errors import LeaseError, NoFreeSlotError, RegistrationError
 from mx_artifacts.memory.buffers import allocate
 from mx_artifacts.memory.pool import BufferPool, PooledBuffer
-from mx_artifacts.transport.base import Region
+from mx_artifacts.transport.base import DeviceMemory, Region
 from mx_artifacts.transport.inproc import InprocTransport
 
 WAIT_SECONDS = 30.0
@@ -171,7 +171,7 @@ def test_close_never_unmaps_what_may_still_be_written(transport: InprocTransport
 
 def test_a_pool_that_cannot_be_made_leaves_nothing(transport: InprocTransport) -> None:
     class SmallTransport(InprocTransport):
-        def register(self, memory: memoryview) -> Region:
+        def register(self, memory: memoryview | DeviceMemory) -> Region:
             if regions(self) == 2:
                 raise RegistrationError("the memlock limit is reached")
             return super().register(memory)

@@ -90,7 +90,7 @@ def _head_is_loopback(monkeypatch: pytest.MonkeyPatch) -> None:
     def resolve(host: str, *args: object, **kwargs: object) -> object:
         return getaddrinfo("127.0.1.1" if host == "head" else host, *args, **kwargs)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(network.socket, "getaddrinfo", resolve)
+    monkeypatch.setattr(socket, "getaddrinfo", resolve)
 
 
 @pytest.mark.usefixtures("_head_is_loopback")

@@ -14,7 +14,7 @@ from tests.kinds import rows
 from tests.kinds.caches import CACHES
 from tests.kinds.cases import CASES, Outcome
 from tests.kinds.environments import chosen
-from tests.support.nodes import REPOSITORY
+from tests.support.child import REPOSITORY
 
 CACHE, CASE = CACHES[0], CASES[0]
 COLD = {"jobs": 4, "hits": 0, "recompiled": 4, "errors": [], "seconds": 9.0}

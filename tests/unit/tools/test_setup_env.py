@@ -69,7 +69,7 @@ def test_an_installation_without_its_compiled_part_is_told_of(
         script.ROOT / "mx_artifacts" / "bulk", place, ignore=shutil.ignore_patterns("*.so.1")
     )
     (tmp_path / "mx_artifacts" / "__init__.py").touch()
-    script.ROOT = tmp_path
+    script.ROOT = tmp_path  # type: ignore[attr-defined]
     script.tell_of_compiled_part(Path(sys.executable))
     told = capfd.readouterr().out
     assert told.startswith("note: the compiled part is not used: it was not built. All works")

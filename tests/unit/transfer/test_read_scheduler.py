@@ -90,7 +90,7 @@ def test_who_has_not_delivered_yet_is_asked_once_where_others_did() -> None:
 def test_one_that_loses_what_it_had_is_no_error() -> None:
     shrinking, answers = FakeSource(0), iter([True, True])  # when it is chosen, twice
     board, _clock, _ = board_of(shrinking)
-    shrinking.has = lambda _span: next(answers, False)  # type: ignore[method-assign]
+    shrinking.has = lambda span: next(answers, False)  # type: ignore[method-assign]
     assert board.take(0.0) is None
     assert next(answers, None) is None
     assert not board.is_over

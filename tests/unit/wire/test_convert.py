@@ -20,7 +20,7 @@ from mx_artifacts.core.sources import (
 )
 from mx_artifacts.wire import convert, extension, status
 from mx_artifacts.wire.gen.model_express import p2p_pb2 as pb
-from tests.support.indexes import index_of_rows, rows_of
+from tests.support.indexes import Row, index_of_rows, rows_of
 
 _TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
 _U32 = st.integers(0, 2**32 - 1)
@@ -150,7 +150,7 @@ def test_only_a_busy_source_is_resource_exhausted() -> None:
     assert busy == [errors.NoFreeSlotError]
 
 
-class _Failure(grpc.RpcError):
+class _Failure(grpc.RpcError):  # type: ignore[misc]  # grpc is not typed
     def __init__(self, code: grpc.StatusCode) -> None:
         super().__init__()
         self._code = code
@@ -185,7 +185,7 @@ def test_status_codes_become_errors_that_name_the_peer(
         assert "node:1" in str(error)
 
 
-ENTRIES = [
+ENTRIES: list[Row] = [
     ("k", True, 0, 0o755, 0, 0, ()),
     ("k/long", False, 9 << 20, 0o644, -1, 7, (1, 2, 2**32 - 1)),
     ("k/é", False, 3, 0o755, 2**60, 2**32 - 1, ()),
@@ -194,7 +194,7 @@ ENTRIES = [
 
 
 def test_index_round_trip() -> None:
-    entries = [(f"{n}/{path}", *rest) for n in range(3000) for path, *rest in ENTRIES]
+    entries = [(f"{n}/{row[0]}", *row[1:]) for n in range(3000) for row in ENTRIES]
     pages = list(extension.index_to_wire(3, index_of_rows(entries)))
     assert [page.file_index for page in pages] == [3, 3, 3]
     assert rows_of(joined(map(extension.index_from_wire, pages))) == entries
