@@ -81,6 +81,7 @@ class MadeUpSource:
 
     Attributes:
         has_numbers: of the pieces that it has; None: all.
+        is_receiving: whether it still gets pieces itself, and is asked what it has by now.
         script: called for each read.
         batch: how many pieces a reader takes in turn.
         holds: what its reader says to `release` and `still_holds`, in turn; True when used up.
@@ -90,7 +91,7 @@ class MadeUpSource:
     has_numbers: set[int] | None = None
     script: Script = Attempt.deliver
     batch: int = 1
-    is_complete: bool = True
+    is_receiving: bool = False
     is_detached: bool = False
     holds: list[bool] = field(default_factory=list)
     open_error: Exception | None = None
@@ -111,6 +112,10 @@ class MadeUpSource:
     @property
     def address(self) -> SourceAddress:
         return SourceAddress(self.name, "id")
+
+    @property
+    def is_complete(self) -> bool:
+        return self.has_numbers is None and not self.is_receiving
 
     def open(self, *, serves_on: bool) -> None:
         self.log.append(f"open, serves on: {serves_on}")

@@ -211,10 +211,10 @@ def test_a_source_that_is_still_receiving_is_asked_until_it_has_everything(
         asked.append(len(asked))
         if len(asked) == 2:
             raise NoFreeSlotError("too busy to answer")
-        source.is_complete = len(asked) == 4
+        source.is_receiving = len(asked) < 4
         return len(asked) in (3, 4)
 
-    source = MadeUpSource(is_complete=False, on_refresh=refresh)
+    source = MadeUpSource(is_receiving=True, on_refresh=refresh)
     connector.begin(source)
     _wait_for_end_of(connector, "mx-open")
     assert asked == [0, 1, 2, 3]
@@ -232,7 +232,7 @@ def test_a_complete_source_is_not_asked(state: State, connector: SourceConnector
 def test_one_that_does_not_say_what_it_has_has_failed(
     state: State, connector: SourceConnector[Piece], error: Exception
 ) -> None:
-    connector.begin(MadeUpSource("a:1", is_complete=False, on_refresh=raising(error)))
+    connector.begin(MadeUpSource("a:1", is_receiving=True, on_refresh=raising(error)))
     state.wait_for("failed")
     (told,) = state.errors
     if isinstance(error, MxArtifactsError):
@@ -252,7 +252,7 @@ def test_one_that_was_ended_here_has_not_failed(
         connector.end(source)
         raise ValueError("Cannot invoke RPC on closed channel!")
 
-    source = MadeUpSource(is_complete=False, on_refresh=refresh)
+    source = MadeUpSource(is_receiving=True, on_refresh=refresh)
     connector.begin(source)
     _wait_for_end_of(connector, "mx-open")
     assert "failed" not in state.log

@@ -113,7 +113,7 @@ def address(endpoint: str) -> SourceAddress:
 
 def lacking(name: str) -> MadeUpSource:
     """Return a source that has none of what is wanted, and receives no more."""
-    return MadeUpSource(name, has_numbers={99}, is_complete=False)
+    return MadeUpSource(name, has_numbers={99})
 
 
 @pytest.fixture
