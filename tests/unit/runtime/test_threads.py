@@ -60,9 +60,12 @@ def test_no_item_is_begun_after_an_error() -> None:
 def test_the_first_error_is_raised_when_all_threads_have_ended() -> None:
     together = threading.Barrier(4, timeout=TIMEOUT_SECONDS)
     helpers: dict[str, threading.Thread] = {}
+    begun: list[int] = []
     ended: list[int] = []
 
     def work(item: int) -> None:
+        begun.append(item)
+        assert len(begun) <= 4, "another item is begun after the error"
         helpers[threading.current_thread().name] = threading.current_thread()
         together.wait()
         if threading.current_thread().name == "mx-test-1":
@@ -74,7 +77,8 @@ def test_the_first_error_is_raised_when_all_threads_have_ended() -> None:
 
     with pytest.raises(ValueError, match="the first"):
         for_each(iter(range(1000)), work, "mx-test")
-    assert len(ended) == 3, "those under way end, and no other begins"
+    assert len(begun) == 4
+    assert len(ended) == 3, "those under way end"
 
 
 @pytest.mark.usefixtures("four_threads")

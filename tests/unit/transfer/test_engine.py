@@ -24,8 +24,11 @@ from mx_artifacts.observability.catalogue import (
 from mx_artifacts.observability.events import Event
 from mx_artifacts.runtime.clock import SYSTEM_CLOCK, FakeClock
 from mx_artifacts.runtime.deadline import Deadline
+from mx_artifacts.transfer import pipeline
 from mx_artifacts.transfer.base import Destination, SourceAddress
 from mx_artifacts.transfer.engine import SourceSupply, TransferLimits, receive
+from mx_artifacts.transfer.pipeline import Pipeline
+from mx_artifacts.transfer.read_scheduler import ReadScheduler
 from mx_artifacts.transfer.source_failures import SourceFailures
 from mx_artifacts.transfer.timing import TransferTiming
 from mx_artifacts.transport.base import LocalMemory, Region
@@ -181,8 +184,21 @@ def test_an_error_of_the_sink_ends_all_threads_before_it_is_raised(world: World)
     world.check_nothing_is_left()
 
 
-def test_a_thread_that_does_not_end_is_hung_up_on(world: World) -> None:
+def test_a_thread_that_does_not_end_is_hung_up_on_and_ends_before_its_source_is_closed(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Only then: a lease that is given back in an orderly way is better."""
+    waits = [0.0, WAIT_SECONDS]
+    have_ended: list[bool] = []
+    close = Pipeline.close
+
+    def close_in_time(pipeline: Pipeline[Piece], timeout_seconds: float) -> bool:
+        assert not source.is_closed.is_set()
+        have_ended.append(close(pipeline, waits.pop(0)))
+        return have_ended[-1]
+
+    monkeypatch.setattr(Pipeline, "close", close_in_time)
+    hangs = threading.Event()
 
     def hang(attempt: Attempt) -> int:
         if attempt.piece.number == 0:
@@ -192,11 +208,10 @@ def test_a_thread_that_does_not_end_is_hung_up_on(world: World) -> None:
         assert hangs.wait(WAIT_SECONDS)
         raise RegistrationError("no memory here")
 
-    hangs = threading.Event()
     source = MadeUpSource(script=hang)
-    timing = TransferTiming(read_slice=0.01, looks=(0.001,), stop=0.01)
     with pytest.raises(RegistrationError):
-        world.receive(pieces(2), first=source, timing=timing)
+        world.receive(pieces(2), first=source)
+    assert have_ended == [False, True]
     assert source.is_closed.is_set()
     assert world.failures.by_endpoint == {}, "it is not the source's fault"
 
@@ -255,19 +270,32 @@ def test_a_deadline_that_has_passed_ends_it(world: World) -> None:
 
 
 def test_a_target_that_serves_on_says_so_and_reads_one_extent_at_a_time_from_each(
-    world: World,
+    world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    found_nothing = threading.Event()
+    take = ReadScheduler.take
+
+    def look(scheduler: ReadScheduler[Piece], timeout_seconds: float) -> object:
+        work = take(scheduler, timeout_seconds)
+        if work is None:
+            found_nothing.set()
+        return work
+
+    monkeypatch.setattr(ReadScheduler, "take", look)
     reading = threading.Semaphore(1)
 
     def script(attempt: Attempt) -> int:
         assert reading.acquire(blocking=False), "two read from one source"
+        found_nothing.clear()
         try:
+            assert found_nothing.wait(WAIT_SECONDS), "another thread asked meanwhile"
             return attempt.deliver()
         finally:
             reading.release()
 
     source = MadeUpSource(script=script)
-    world.receive(pieces(50), first=source, serves_on=True, max_inflight=4)
+    monkeypatch.setattr(pipeline, "thread_count", lambda: 2)
+    world.receive(pieces(5), first=source, serves_on=True)
     assert source.log[0] == "open, serves on: True"
 
 
