@@ -29,7 +29,7 @@ def group_entries(leaves: Iterable[str], entry_of: Callable[[str], str]) -> dict
         above = next((a for a in ancestors(entry) if a in entries), None)
         if above is not None:
             raise InstallError(f"the kind's rule makes {entry!r} an entry within {above!r}")
-    return entries
+    return {entry: entries[entry] for entry in sorted(entries)}  # "a.b" comes before "a/c"
 
 
 def _check_entry(leaf: str, entry: str) -> None:
