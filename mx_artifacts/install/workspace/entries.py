@@ -32,7 +32,7 @@ def group_entries(leaves: Iterable[str], entry_of: Callable[[str], str]) -> dict
             raise InstallError(
                 f"the kind's rule makes '{shown(entry)}' an entry within '{shown(above)}'"
             )
-    return entries
+    return {entry: entries[entry] for entry in sorted(entries)}  # "a.b" comes before "a/c"
 
 
 def _check_entry(leaf: str, entry: str) -> None:

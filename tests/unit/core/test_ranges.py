@@ -1,58 +1,55 @@
-"""Sets of byte positions, which a peer may state in any order."""
+"""Sets of byte positions as ranges: beside a plain set, they say the same."""
 
 from __future__ import annotations
 
-import random
+import itertools
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from mx_artifacts.core.ranges import Ranges
-from mx_artifacts.errors import ManifestInvalidError
-from mx_artifacts.wire import extension
-from mx_artifacts.wire.gen.mx_artifacts.v1 import source_pb2 as pb
 
-PAIRS = st.lists(st.tuples(st.integers(0, 40), st.integers(0, 40)))
+SIZE = 24
+ends = st.integers(0, SIZE)
+some_ranges = st.lists(st.tuples(ends, ends), max_size=8)
 
 
-@given(PAIRS, st.randoms(use_true_random=False))
-def test_ranges_are_the_positions_in_them(
-    pairs: list[tuple[int, int]], chance: random.Random
+def positions(ranges: list[tuple[int, int]]) -> set[int]:
+    return {at for start, end in ranges for at in range(start, end)}
+
+
+@given(some_ranges)
+def test_ranges_hold_what_was_put_in_and_nothing_else(added: list[tuple[int, int]]) -> None:
+    ranges = Ranges(added)
+    assert positions(list(ranges)) == positions(added)
+
+
+@given(some_ranges)
+def test_they_are_in_order_and_no_two_touch(added: list[tuple[int, int]]) -> None:
+    found = list(Ranges(added))
+    assert all(start < end for start, end in found)
+    assert all(end < later for (_, end), (later, _) in itertools.pairwise(found))
+
+
+@given(some_ranges, ends, ends)
+def test_a_range_is_in_it_when_each_of_its_positions_is(
+    added: list[tuple[int, int]], start: int, end: int
 ) -> None:
-    positions = {at for start, end in pairs for at in range(start, end)}
-    ranges = Ranges(pairs)
-    chance.shuffle(pairs)
-    one_by_one = Ranges()
-    for start, end in pairs:
-        one_by_one.add(start, end)
-    assert list(ranges) == list(one_by_one)
-    assert {at for start, end in ranges for at in range(start, end)} == positions
-    assert all(
-        one[1] < other[0] for one, other in zip(list(ranges), list(ranges)[1:], strict=False)
-    )
-    for start in range(0, 41, 5):
-        for end in range(start, 41, 5):
-            assert ranges.has(start, end) == positions.issuperset(range(start, end))
+    assert Ranges(added).has(start, end) == (set(range(start, end)) <= positions(added))
 
 
-def availability(count: int) -> pb.Availability:
-    """What a seed has: every other position, the last one first."""
-    ranges = [pb.BundleRange(offset=2 * n, length=1) for n in reversed(range(count))]
-    return pb.Availability(ranges=ranges)
+def test_an_empty_range_adds_nothing_and_is_in_every_set() -> None:
+    ranges = Ranges([(5, 5), (7, 3)])
+    assert list(ranges) == []
+    assert ranges.has(9, 9)
+    assert not ranges.has(9, 10)
 
 
-def test_as_many_ranges_as_a_seed_can_have_are_taken_in_any_order() -> None:
-    found = extension.availability_from_wire(availability(extension.MAX_AVAILABLE_RANGES))
-    assert found is not None
-    assert found[0].has(100, 101)
-    assert not found[0].has(100, 102)
-
-
-def test_more_ranges_are_refused() -> None:
-    with pytest.raises(ManifestInvalidError, match="65537 ranges"):
-        extension.availability_from_wire(availability(extension.MAX_AVAILABLE_RANGES + 1))
-
-
-def test_who_has_everything_says_no_ranges() -> None:
-    assert extension.availability_from_wire(pb.Availability(complete=True)) is None
+def test_what_is_added_while_one_goes_through_is_not_met() -> None:
+    ranges = Ranges([(0, 1), (2, 3)])
+    met = []
+    for each in ranges:
+        ranges.add(10, 11)
+        met.append(each)
+    assert met == [(0, 1), (2, 3)]
+    assert list(Ranges(ranges)) == [(0, 1), (2, 3), (10, 11)]
