@@ -1,8 +1,8 @@
 """Bounds the calls that a worker serves at once: of one peer, in all, and each one's time.
 
-gRPC gives a thread to each call as soon as its headers are there (docs/adr/0030). A peer that never sends the
+gRPC gives a thread to each call as soon as its headers have arrived. A peer that never sends the
 request, or never reads the answer, would keep that thread for good, and a few hundred such calls
-would silence a source that stays READY.
+would silence a source that stays READY (docs/adr/0030).
 """
 
 from __future__ import annotations
