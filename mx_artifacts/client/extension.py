@@ -116,6 +116,26 @@ class SourceExtension:
         at = RemoteRange(answer.addr, answer.stored_length, answer.device_id)
         return BlockLease(answer.lease_id, at, answer.source_metadata, answer.encoding)
 
+    def report_damage(
+        self, artifact: ArtifactRef, part: tuple[int, int, int], timeout_seconds: float
+    ) -> bool | None:
+        """Say that `part` (file index, offset, length) arrived damaged under a valid lease.
+
+        Return whether the source found it damaged at its end; None where it cannot be asked.
+        """
+        file_index, offset, length = part
+        request = pb.DamageReport(
+            artifact=wire.artifact_to_wire(artifact),
+            file_index=file_index,
+            offset=offset,
+            length=length,
+        )
+        try:
+            limit = min(timeout_seconds, self._timeout_seconds)
+            return bool(self._stub.ReportDamage(request, timeout=limit).is_damaged)
+        except (grpc.RpcError, ValueError):  # a source of an earlier release, or gone
+            return None
+
     def ask_for_index(self, artifact: ArtifactRef) -> Any:
         """Ask for the members of every bundle; `read_index` takes what this returns.
 

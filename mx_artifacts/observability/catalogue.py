@@ -152,6 +152,19 @@ class WorkerPortChanged(Event):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
+class ArtifactDamaged(Event):
+    """A source found that an artifact which it serves is damaged, as a target had reported.
+
+    It serves the artifact no longer, and its record becomes STALE. `damage` names the chunk.
+    """
+
+    name: ClassVar[str] = "worker.artifact_damaged"
+
+    artifact_id: str
+    damage: str
+
+
+@dataclass(frozen=True, eq=False, repr=False)
 class PublishFailed(Event):
     """A followed kind cannot be sealed or announced, because of `error`.
 

@@ -134,6 +134,13 @@ class ReadableSource(Protocol[E]):
         """Ask the source by its smallest call. Raises as `open`."""
         ...
 
+    def report_damage(self, extent: E) -> str:
+        """Tell the source that `extent` arrived damaged; return what it says of that, or "".
+
+        Does not raise, and takes some seconds at the most.
+        """
+        ...
+
     def hang_up(self) -> None:
         """Let calls to the source that are under way fail."""
         ...

@@ -225,9 +225,10 @@ class Pipeline(Generic[E]):
             corrupt += held
             logger.warning("%s: %s (lease held: %s)", source, damage, held)
             if corrupt > self._context.max_corrupt_reads:
+                answer = source.report_damage(extent)
                 raise ChunkChecksumError(
                     f"source {source}: bytes arrived {corrupt} times with a wrong checksum, at "
-                    f"last {damage}"
+                    f"last {damage}{answer}"
                 )
 
     # --- destinations ----------------------------------------------------------------------------

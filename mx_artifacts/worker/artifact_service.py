@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from types import MappingProxyType
 
@@ -12,6 +13,8 @@ from mx_artifacts.core.manifest import ArtifactManifest, validate_against
 from mx_artifacts.core.member_index import MemberIndex
 from mx_artifacts.memory.buffers import Bundle
 from mx_artifacts.memory.leases import LeaseTable
+from mx_artifacts.observability.catalogue import ArtifactDamaged
+from mx_artifacts.observability.events import EventSink, ignore_events
 from mx_artifacts.runtime.clock import SYSTEM_CLOCK, Clock
 from mx_artifacts.runtime.rate_limit import RateLimit
 from mx_artifacts.transport.base import Transport
@@ -26,6 +29,8 @@ from mx_artifacts.worker.extension_service import SourceService
 from mx_artifacts.worker.serving_settings import ServingSettings
 from mx_artifacts.worker.sessions import Sessions
 from mx_artifacts.worker.worker_service import Leases, WorkerService
+
+logger = logging.getLogger(__name__)
 
 MAX_SESSIONS = 256
 """Attached targets; more are served by the plain protocol."""
@@ -46,9 +51,12 @@ class ArtifactService(ServedService):
         *,
         worker_rank: int = 0,
         lease_grace_seconds: float = 270.0,
+        events: EventSink = ignore_events,
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
         """Serve nothing yet.
+
+        Events: worker.artifact_damaged.
 
         Args:
             lease_grace_seconds: how long a lease's memory is kept from reuse after its end. With
@@ -56,6 +64,7 @@ class ArtifactService(ServedService):
                 300 s), as such peers cannot renew.
         """
         self._transport = transport
+        self._events = events
         self._catalogue = Catalogue()
         self.leases: Leases = LeaseTable(clock, settings.lease_ttl_seconds, lease_grace_seconds)
         self._sessions = Sessions(MAX_SESSIONS, transport.names())
@@ -77,6 +86,7 @@ class ArtifactService(ServedService):
             lambda: self.is_draining,
             prepares,
             self._blocks if settings.compression != NONE and encodings() else None,
+            self._remove_damaged,
             max_bytes_per_second=settings.max_bytes_per_second,
         )
 
@@ -152,6 +162,21 @@ class ArtifactService(ServedService):
         served = self._catalogue.remove(mx_source_id, artifact_id)
         if served is not None:
             served.source.close()
+
+    def is_intact(self, mx_source_id: str, artifact_id: str) -> bool:
+        """Return whether no target has shown that what is served under these ids is damaged."""
+        return not self._catalogue.is_damaged(mx_source_id, artifact_id)
+
+    def _remove_damaged(self, served: ServedArtifact, damage: str) -> None:
+        logger.error(
+            "artifact %s is damaged in this process's memory or file (%s) and is not served any "
+            "more; publish it again, and check this node's memory and disk",
+            served.artifact_id,
+            damage,
+        )
+        self._catalogue.remove_damaged(served)
+        served.source.close()
+        self._events(ArtifactDamaged(served.artifact_id, damage))
 
     # --- what the worker server asks -------------------------------------------------------------
 

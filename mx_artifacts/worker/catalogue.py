@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
+from mx_artifacts.core.digest import crc32c, crc32c_hex
 from mx_artifacts.core.manifest import ArtifactManifest, ManifestChunk
 from mx_artifacts.core.member_index import MemberIndex
 from mx_artifacts.errors import ConfigurationError, RecordNotFoundError
@@ -51,6 +52,24 @@ class ServedArtifact:
                 f"be had at once, or are none; {most_bytes} may be"
             )
 
+    def damage_in(self, file_index: int, offset: int, length: int) -> str:
+        """Read the chunks that hold these bytes; return which is not as it was sealed, or "".
+
+        Raises:
+            NoFreeSlotError, BundleError, LeaseError: they cannot be read.
+        """
+        for chunk in self.manifest.chunks:
+            end = chunk.file_offset + chunk.length
+            if chunk.file_index != file_index or not (
+                chunk.file_offset < offset + length and offset < end
+            ):
+                continue
+            with self.source.block(file_index, chunk.file_offset, chunk.length) as data:
+                actual = crc32c_hex(crc32c(data))
+            if actual != chunk.checksum:
+                return f"chunk {chunk.chunk_index}: {actual} for {chunk.checksum}"
+        return ""
+
 
 class Catalogue:
     """Served artifacts by (mx_source_id, artifact_id). Thread-safe.
@@ -61,6 +80,7 @@ class Catalogue:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._served: dict[tuple[str, str], ServedArtifact] = {}
+        self._damaged: set[tuple[str, str]] = set()
 
     def add(self, served: ServedArtifact) -> None:
         """Serve an artifact; ConfigurationError when it is served already."""
@@ -69,6 +89,7 @@ class Catalogue:
             if key in self._served:
                 raise ConfigurationError(f"artifact {served.artifact_id} is served already")
             self._served[key] = served
+            self._damaged.discard(key)
 
     def add_alias(self, alias: str, mx_source_id: str, artifact_id: str) -> None:
         """Serve what is served under `mx_source_id` under the source id `alias` too.
@@ -95,6 +116,19 @@ class Catalogue:
                 return None
             return removed
 
+    def remove_damaged(self, damaged: ServedArtifact) -> None:
+        """Serve an artifact under none of its source ids any more, and remember why."""
+        with self._lock:
+            keys = {key for key, served in self._served.items() if served.source is damaged.source}
+            self._damaged |= keys
+            for key in keys:
+                del self._served[key]
+
+    def is_damaged(self, mx_source_id: str, artifact_id: str) -> bool:
+        """Return whether the artifact was removed from this id because it is damaged."""
+        with self._lock:
+            return (mx_source_id, artifact_id) in self._damaged
+
     def select(self, mx_source_id: str, artifact_id: str) -> ServedArtifact:
         """Return the artifact with these ids; an empty id fits the only one there is.
 
@@ -110,9 +144,10 @@ class Catalogue:
                 and artifact_id in ("", served.artifact_id)
             ]
         if not fitting:
+            why = "damaged" if self.is_damaged(mx_source_id, artifact_id) else "not served"
             raise RecordNotFoundError(
-                f"artifact {artifact_id or '(any)'} of source {mx_source_id or '(any)'} is not "
-                "served here"
+                f"artifact {artifact_id or '(any)'} of source {mx_source_id or '(any)'} is {why} "
+                "here"
             )
         if len({id(served.source) for served in fitting}) > 1:
             raise ConfigurationError(f"{len(fitting)} artifacts fit; name one by its ids")

@@ -49,10 +49,14 @@ class SourceService(source_pb2_grpc.SourceServiceServicer):
         is_draining: Callable[[], bool],
         prepares: AdmissionControl,
         blocks: Blocks | None,
+        on_damage: Callable[[ServedArtifact, str], None],
         *,
         max_bytes_per_second: float | None,
     ) -> None:
         """Compress with `blocks`, or not at all.
+
+        `on_damage` is called with an artifact of which a chunk is not what was sealed, and says
+        which one and how.
 
         With a limit of its bytes, artifacts are never leased as a whole: one-sided reads of all of
         it cannot be slowed down.
@@ -64,6 +68,7 @@ class SourceService(source_pb2_grpc.SourceServiceServicer):
         self._is_draining = is_draining
         self._prepares = prepares
         self._blocks = blocks
+        self._on_damage = on_damage
         self._max_bytes_per_second = max_bytes_per_second
         self._served_on = threading.Semaphore(MAX_LEASES_SERVED_ON)
 
@@ -204,6 +209,19 @@ class SourceService(source_pb2_grpc.SourceServiceServicer):
         with translated(context):
             served = self._select(request)
         return wire.availability_to_wire(served.source.available())
+
+    def ReportDamage(
+        self, request: pb.DamageReport, context: grpc.ServicerContext
+    ) -> pb.DamageAnswer:
+        with translated(context):
+            served = self._select(request.artifact)
+            index, offset, length = request.file_index, request.offset, request.length
+            served.check_range(index, offset, length, served.manifest.chunk_size)
+            with self._prepares.turn(slot_wait("", context)):
+                damage = served.damage_in(index, offset, length)
+        if damage:
+            self._on_damage(served, damage)
+        return pb.DamageAnswer(is_damaged=bool(damage))
 
     def _select(self, artifact: pb.Artifact) -> ServedArtifact:
         return self._catalogue.select(artifact.mx_source_id, artifact.artifact_id)

@@ -125,6 +125,9 @@ class Process:
     def check_session(self) -> None:
         pass
 
+    def report_damage(self, extent: NamedBuffer) -> str:
+        return ""
+
     def check_answers(self, timeout_seconds: float | None = None) -> None:
         pass
 

@@ -146,6 +146,9 @@ class MadeUpSource:
         if self.session_error is not None:
             raise self.session_error
 
+    def report_damage(self, extent: Piece) -> str:
+        return ""
+
     def check_answers(self, timeout_seconds: float | None = None) -> None:
         self.log.append("asked whether it answers")
         if self.answer_error is not None:

@@ -103,9 +103,15 @@ class Advertisement:
 
     def status(self) -> SourceStatus:
         """Return the status that the record should have now."""
-        if not self._worker.server.is_healthy():
+        if not (self._worker.server.is_healthy() and self._is_intact()):
             return SourceStatus.STALE
         return SourceStatus.READY if self._is_complete() else SourceStatus.INITIALIZING
+
+    def _is_intact(self) -> bool:
+        artifact = self._record.artifact
+        return artifact is None or self._worker.artifacts.is_intact(
+            self.mx_source_id, artifact.artifact_id
+        )
 
     def publish(self) -> None:
         """Store the whole record as INITIALIZING; raises as `start`."""

@@ -70,7 +70,9 @@ class SourceWorker:
         self._home = HomeProcess()
         self._lock = threading.Lock()
         self._advertisements: weakref.WeakSet[Advertisement] = weakref.WeakSet()
-        self.artifacts = ArtifactService(transport, self.settings, worker_rank=worker_rank)
+        self.artifacts = ArtifactService(
+            transport, self.settings, worker_rank=worker_rank, events=events
+        )
         self.server = WorkerServer(transport, self.settings, [self.artifacts], events=events)
         try:
             self.server.start()

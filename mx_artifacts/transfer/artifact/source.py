@@ -37,6 +37,8 @@ T = TypeVar("T")
 logger = logging.getLogger(__name__)
 
 FIRST_BACKOFF_SECONDS = 0.05
+DAMAGE_REPORT_SECONDS = 5.0
+"""Maximum time of a source to read a damaged chunk again; nobody waits for it but one thread."""
 MAX_BACKOFF_SECONDS = 1.0
 _PLAIN_TRANSPORT = "nixl"
 """What a source without sessions is read by: the reference's can do nothing else."""
@@ -242,6 +244,17 @@ class Source:
             with self._lock:
                 self.reader_count -= 1
             reader.release()
+
+    def report_damage(self, extent: Span) -> str:
+        part = (extent.file_index, extent.offset, extent.length)
+        is_damaged = self.client.extension.report_damage(
+            self._artifact, part, DAMAGE_REPORT_SECONDS
+        )
+        if is_damaged is None:
+            return ""
+        return (
+            "; it is damaged there" if is_damaged else "; it is intact there, so check the network"
+        )
 
     def _plain_reader(self, wait: WaitPolicy) -> Reader[Span]:
         if self._whole is not None:

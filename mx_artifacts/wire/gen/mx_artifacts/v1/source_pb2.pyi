@@ -149,3 +149,21 @@ class Availability(_message.Message):
     complete: bool
     ranges: _containers.RepeatedCompositeFieldContainer[BundleRange]
     def __init__(self, complete: bool = ..., ranges: _Optional[_Iterable[_Union[BundleRange, _Mapping]]] = ...) -> None: ...
+
+class DamageReport(_message.Message):
+    __slots__ = ("artifact", "file_index", "offset", "length")
+    ARTIFACT_FIELD_NUMBER: _ClassVar[int]
+    FILE_INDEX_FIELD_NUMBER: _ClassVar[int]
+    OFFSET_FIELD_NUMBER: _ClassVar[int]
+    LENGTH_FIELD_NUMBER: _ClassVar[int]
+    artifact: Artifact
+    file_index: int
+    offset: int
+    length: int
+    def __init__(self, artifact: _Optional[_Union[Artifact, _Mapping]] = ..., file_index: _Optional[int] = ..., offset: _Optional[int] = ..., length: _Optional[int] = ...) -> None: ...
+
+class DamageAnswer(_message.Message):
+    __slots__ = ("is_damaged",)
+    IS_DAMAGED_FIELD_NUMBER: _ClassVar[int]
+    is_damaged: bool
+    def __init__(self, is_damaged: bool = ...) -> None: ...

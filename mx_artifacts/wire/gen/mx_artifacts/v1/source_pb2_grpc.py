@@ -64,6 +64,11 @@ class SourceServiceStub(object):
                 request_serializer=mx__artifacts_dot_v1_dot_source__pb2.Artifact.SerializeToString,
                 response_deserializer=mx__artifacts_dot_v1_dot_source__pb2.Availability.FromString,
                 _registered_method=True)
+        self.ReportDamage = channel.unary_unary(
+                '/mx_artifacts.v1.SourceService/ReportDamage',
+                request_serializer=mx__artifacts_dot_v1_dot_source__pb2.DamageReport.SerializeToString,
+                response_deserializer=mx__artifacts_dot_v1_dot_source__pb2.DamageAnswer.FromString,
+                _registered_method=True)
 
 
 class SourceServiceServicer(object):
@@ -105,6 +110,12 @@ class SourceServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ReportDamage(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_SourceServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -137,6 +148,11 @@ def add_SourceServiceServicer_to_server(servicer, server):
                     servicer.GetAvailability,
                     request_deserializer=mx__artifacts_dot_v1_dot_source__pb2.Artifact.FromString,
                     response_serializer=mx__artifacts_dot_v1_dot_source__pb2.Availability.SerializeToString,
+            ),
+            'ReportDamage': grpc.unary_unary_rpc_method_handler(
+                    servicer.ReportDamage,
+                    request_deserializer=mx__artifacts_dot_v1_dot_source__pb2.DamageReport.FromString,
+                    response_serializer=mx__artifacts_dot_v1_dot_source__pb2.DamageAnswer.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -301,6 +317,33 @@ class SourceService(object):
             '/mx_artifacts.v1.SourceService/GetAvailability',
             mx__artifacts_dot_v1_dot_source__pb2.Artifact.SerializeToString,
             mx__artifacts_dot_v1_dot_source__pb2.Availability.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ReportDamage(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/mx_artifacts.v1.SourceService/ReportDamage',
+            mx__artifacts_dot_v1_dot_source__pb2.DamageReport.SerializeToString,
+            mx__artifacts_dot_v1_dot_source__pb2.DamageAnswer.FromString,
             options,
             channel_credentials,
             insecure,
