@@ -304,7 +304,7 @@ class ArtifactFetcher:
         source, transfer = sources[0], fetch.transfer
         agreement.before_commit(source.artifact_id)
         if agreement is not ALONE and transfer.find_installed(source.artifact_id) is None:
-            raise InstallError(f"what {already.receipt_path} lists was changed meanwhile")
+            raise InstallError(f"entries in {already.receipt_path} were changed meanwhile")
         agreement.before_receipt(already.roots)
         total_bytes = self._seed_only(fetch, sources) if self._settings.seed else 0
         return FetchResult(transfer.name, source, total_bytes, 0.0, 0.0, already)

@@ -209,7 +209,7 @@ class ArtifactPublisher:
         raise ConfigurationError(
             f"this publisher does not serve artifact {published.artifact_id} of source "
             f"{published.mx_source_id}",
-            hint="publish again what `publish` or `republish` returned last",
+            hint="pass the result of the last `publish` or `republish`",
         )
 
     def close(self) -> None:
@@ -262,6 +262,6 @@ def _check_ranks(kind: CacheKind, bundle: ArtifactBundle, count: int | None) -> 
     if wrong:
         raise BundleError(
             f"{kind.name} must have {count} complete ranks of each model: {'; '.join(wrong)}",
-            hint="wait until every rank has saved its cache, and remove directories of models "
-            "that are not served any more; or publish without --require-ranks",
+            hint="wait until every rank has saved its cache, and remove the directories of models "
+            "that are no longer served; or publish without --require-ranks",
         )

@@ -106,7 +106,9 @@ class TarredP2PArtifactTransfer:
         if not names:
             raise ConfigurationError(f"artifact {self.name!r} has no root")
         if len({n.lower() for n in names}) != len(names) or any("/" in n for n in names):
-            raise ConfigurationError(f"artifact {self.name!r} has root names that clash: {names}")
+            raise ConfigurationError(
+                f"artifact {self.name!r} has the same root name twice: {names}"
+            )
 
     @property
     def cache_kind(self) -> CacheKind:

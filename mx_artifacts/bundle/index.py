@@ -176,5 +176,6 @@ def _check_blocks(index: MemberIndex) -> None:
                 joined = crc32c_join(joined, block, length)
         if not good or joined != index.checksums[number]:
             raise ManifestInvalidError(
-                f"the blocks of member '{shown(index.paths[number])}' are not those of its content"
+                f"the block checksums of member '{shown(index.paths[number])}' do not match its "
+                "content"
             )

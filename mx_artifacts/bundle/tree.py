@@ -78,7 +78,7 @@ def open_root(root: Path) -> Directory:
     except NotADirectoryError:
         raise NothingToPublishError(
             f"cache root {root} is not a directory: nothing to publish",
-            hint="name the cache's directory with --root",
+            hint="state the directory of the cache with --root",
         ) from None
     except OSError as error:
         raise NothingToPublishError(

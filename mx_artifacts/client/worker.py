@@ -202,7 +202,7 @@ class WorkerClient:
     def check_attached(self) -> None:
         """Raise PeerLostError when the source ended, or lost, the session of this client."""
         if self.is_detached:
-            raise PeerLostError(f"source {self.endpoint} is gone: its session ended")
+            raise PeerLostError(f"source {self.endpoint} is lost: its session ended")
 
     def lease_artifact(self, artifact: ArtifactRef, *, serves_on: bool) -> WholeLease | None:
         """Lease all of an artifact for this client's life; None where only chunks can be had.

@@ -216,20 +216,22 @@ def _joined(rounds: Rounds, report: MemberReport, now_ms: int, new_round_id: str
 def _check_joins(round_: Round, report: MemberReport) -> None:
     if round_.size != report.size:
         raise ConfigurationError(
-            f"group {report.group} has size {round_.size}, says {round_.members[0].member_id}, "
-            f"and {report.size}, says {report.member_id}",
-            hint="give all members the same size, or this group another name",
+            f"group {report.group} has size {round_.size} according to member "
+            f"{round_.members[0].member_id}, but size {report.size} according to member "
+            f"{report.member_id}",
+            hint="use the same size on all members, or another name for this group",
         )
     if round_.find(report.member_id) is not None:
         raise ConflictError(
-            f"group {report.group} has a living member {report.member_id} already",
-            hint="give each member an id of its own with --group-member",
+            f"group {report.group} already has a running member {report.member_id}",
+            hint="give each member a different id with --group-member",
         )
     if len(round_.members) == round_.size:
         raise ConfigurationError(
-            f"group {report.group} has all of its {round_.size} members: "
+            f"group {report.group} already has all of its {round_.size} members: "
             f"{', '.join(member.member_id for member in round_.members)}",
-            hint="give each deployment a group name of its own, and the size all members",
+            hint="use a different group name for each deployment; if the group has more members, "
+            "state the larger size on all of them",
         )
 
 

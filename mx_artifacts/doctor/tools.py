@@ -74,7 +74,7 @@ def check_user(env: Environment) -> Check:
         return fail(
             "user",
             f"user id {uid} has no passwd entry and HOME is not set",
-            "set HOME, or every cache's own variable",
+            "set HOME, or the variable of each cache",
             ExitCode.USAGE,
         )
     if entry is None:

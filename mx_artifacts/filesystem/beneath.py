@@ -147,8 +147,9 @@ class Directory:
             if error.errno not in (errno.ELOOP, errno.EXDEV):
                 raise
             raise UnsafePathError(
-                f"a symbolic link is on the way to {path!r} in {self.path}",
-                hint=f"remove the link, or name the directory it points at instead of {self.path}",
+                f"there is a symbolic link on the path to {path!r} in {self.path}",
+                hint="remove the link, or use the directory to which it points in place of "
+                f"{self.path}",
             ) from None
 
     # --- small files ----------------------------------------------------------------------------
@@ -234,8 +235,8 @@ class Directory:
             try:
                 if not is_private(made.status()) or made.names():
                     raise UnsafePathError(
-                        f"{made.path} is not the directory that was made there just now",
-                        hint=f"find out who works in {self.path}",
+                        f"{made.path} is not the directory that was just created there",
+                        hint=f"find out which other process changes {self.path}",
                     )
             except BaseException:
                 made.close()
@@ -282,7 +283,7 @@ def _remove(directory: int, name: str, owners: Collection[int] | None, depth: in
         os.unlink(name, dir_fd=directory)
         return
     if not depth:
-        raise OSError(errno.ENAMETOOLONG, "directories lie too deep in each other", name)
+        raise OSError(errno.ENAMETOOLONG, "directories are nested too deeply", name)
     inner = _open_to_empty(directory, name)
     try:
         for each in os.listdir(inner):

@@ -80,9 +80,9 @@ def _open(file: LockFile) -> int:
             error.filename = str(file.path)
             raise
     raise UnsafePathError(
-        f"{file.path} is no lock of ours: it is a link, a directory or a device, or has another "
-        "name too",
-        hint=f"find out who made {file.path}, and remove it",
+        f"{file.path} is not a lock file of mx-artifacts: it is a link, a directory or a device, "
+        "or it has another name, too",
+        hint=f"find out who created {file.path}, and remove it",
     )
 
 

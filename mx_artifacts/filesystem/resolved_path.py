@@ -157,7 +157,7 @@ class _Walk:
             raise UnsafePathError(
                 f"{link.link}, a symbolic link of user {link.owner}, leads to {self._here}, a "
                 f"directory of user {owner}",
-                hint=f"find out who made the link; if it is right, name {self._here} itself",
+                hint=f"find out who created the link; if it is right, use the path {self._here}",
             )
         self._linked_by = link.owner
 

@@ -235,8 +235,8 @@ class _Install:
         for target in self.targets:
             if not target.staging.workspace.is_same(target.workspace):
                 raise InstallError(
-                    f"{target.install.root} is not what it was when the transfer began: a mount, "
-                    "its owner or its modes changed",
+                    f"{target.install.root} has changed since the transfer began: a mount, its "
+                    "owner or its mode is different",
                     hint="fetch again",
                 )
             target.staged = target.staging.prepare(replaces=self.replace)
@@ -280,8 +280,8 @@ def require_distinct(roots: Sequence[Path]) -> None:
         other = seen.get(resolved)
         if other is not None:
             raise ConfigurationError(
-                f"the roots {other} and {root} are one directory",
-                hint="give each root of the artifact a directory of its own",
+                f"the roots {other} and {root} are the same directory",
+                hint="use a different directory for each root of the artifact",
             )
         seen[resolved] = root
 

@@ -141,7 +141,7 @@ def _receipt_path(text: str) -> str:
         name
     ):
         return text
-    raise ValueError(f"{text[:200]!r} is no path of a receipt")
+    raise ValueError(f"{text[:200]!r} is not the path of a receipt")
 
 
 def _name(text: str) -> str:

@@ -123,7 +123,7 @@ def uninstall_artifact(
         again = load_receipt_in(receipts, path.name)
         if [root.root for root in again.roots] != [root.root for root in receipt.roots]:
             raise ConfigurationError(
-                f"{path} was changed meanwhile", hint="look at it, and try again"
+                f"{path} was changed meanwhile", hint="check the file, and try again"
             )
         undo = _Undo(path, receipts, again, force, events)
         reports = tuple(undo.root(root, spaces.get(root.root)) for root in again.roots)
@@ -152,8 +152,8 @@ def _receipts_of(root: RootReceipt, path: Path, stack: ExitStack) -> Directory:
         if directory.path == path.parent:
             return directory
     raise ConfigurationError(
-        f"{path} is not where its root's receipts are",
-        hint="fetch-and-install prints where a receipt is; or name the cache with --kind",
+        f"{path} is not in the directory in which its root keeps receipts",
+        hint="state the path that fetch-and-install printed, or name the cache with --kind",
     )
 
 

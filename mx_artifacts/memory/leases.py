@@ -108,7 +108,7 @@ class LeaseTable(Generic[T]):
             if self._closed:
                 raise LeaseError("the source is stopping and grants no lease")
             if self._of_holder[session_id] >= most:
-                raise NoFreeSlotError(f"{most} leases are held already and not released")
+                raise NoFreeSlotError(f"{most} leases are already held and not released")
             self._of_holder[session_id] += 1
             self._entries[lease.lease_id] = _Entry(lease, session_id, self._deadline(), on_free)
         return lease
@@ -148,7 +148,8 @@ class LeaseTable(Generic[T]):
             entry = self._take_out(lease_id)
             if entry is None and lease_id in self._expired:
                 raise LeaseExpiredError(
-                    f"lease {lease_id} was not renewed and its memory is in use again",
+                    f"lease {lease_id} was not renewed, and its memory is used for something else "
+                    "now",
                     hint="read the chunk again; renew leases of slow reads",
                 )
         if entry is None:

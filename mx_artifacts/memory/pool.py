@@ -167,7 +167,7 @@ class BufferPool:
 
     def _take_back(self, buffer: PooledBuffer) -> None:
         if buffer not in self._lent:
-            raise ValueError("this buffer is not lent by this pool")
+            raise ValueError("this buffer is not from this pool, or was already returned")
         self._lent.remove(buffer)
 
     def _end_quarantines(self) -> None:

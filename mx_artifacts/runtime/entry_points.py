@@ -31,5 +31,5 @@ def load_entry_point(group: str, name: str) -> Any | None:
     except Exception as error:  # whatever another package's code raises
         raise ConfigurationError(
             f"{name!r} of the entry points {group} ({point.value}) cannot be loaded: {error!r}",
-            hint="mend or remove the package that declares it",
+            hint="repair or remove the package that declares it",
         ) from error

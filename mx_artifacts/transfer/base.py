@@ -53,7 +53,7 @@ class Destination:
     def view(self) -> memoryview:
         """The bytes, where they are in DRAM. Raises TypeError for memory of a device."""
         if isinstance(self.memory, DeviceMemory):
-            raise TypeError(f"{self.memory} cannot be looked at from the host")
+            raise TypeError(f"{self.memory} cannot be read by the host")
         return self.memory
 
 

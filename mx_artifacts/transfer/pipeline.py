@@ -227,8 +227,8 @@ class Pipeline(Generic[E]):
             if corrupt > self._context.max_corrupt_reads:
                 answer = source.report_damage(extent)
                 raise ChunkChecksumError(
-                    f"source {source}: bytes arrived {corrupt} times with a wrong checksum, at "
-                    f"last {damage}{answer}"
+                    f"source {source}: bytes arrived {corrupt} times with a wrong checksum, the "
+                    f"last time {damage}{answer}"
                 )
 
     # --- destinations ----------------------------------------------------------------------------

@@ -120,5 +120,5 @@ class SourceConnector(Generic[E]):
 def _as_ours(source: object, error: Exception) -> MxArtifactsError:
     if isinstance(error, MxArtifactsError):
         return error
-    unclear = TransportError(f"source {source} does not say what it has: {error!r}")
+    unclear = TransportError(f"source {source} did not say which ranges it has: {error!r}")
     return node_limit_of(error) or unclear

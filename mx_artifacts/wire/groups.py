@@ -96,8 +96,8 @@ def answer_from_wire(message: pb.GroupReportResponse, size: int, address: str) -
     """
     if len(message.members) > MAX_SIZE:
         raise RemoteError(
-            f"central server {address} names {len(message.members)} members of a group, which has "
-            f"{MAX_SIZE} at most"
+            f"central server {address} lists {len(message.members)} members of a group, but a "
+            f"group has at most {MAX_SIZE}"
         )
     try:
         phase = Phase(message.phase)
@@ -107,8 +107,8 @@ def answer_from_wire(message: pb.GroupReportResponse, size: int, address: str) -
         )
     except ValueError as error:
         raise RemoteError(
-            f"central server {address} speaks of groups in another way: {error}",
-            hint="run one version of mx-artifacts on all nodes",
+            f"central server {address} uses another version of the group protocol: {error}",
+            hint="run the same version of mx-artifacts on all nodes",
         ) from None
     round_ = Round(
         message.round_id, size, 0, phase, members, shown(message.reason, MAX_REASON_LENGTH)

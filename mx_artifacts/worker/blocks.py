@@ -97,7 +97,7 @@ class Blocks:
     def _opened(self) -> BufferPool:
         with self._lock:
             if self._closed:
-                raise LeaseError("the source is stopping and compresses no more")
+                raise LeaseError("the source is stopping and compresses no more blocks")
             if self._pool is None:
                 self._pool = BufferPool(self._transport, self._slots, MAX_BLOCK_BYTES)
                 self._descriptors = self._transport.descriptors()

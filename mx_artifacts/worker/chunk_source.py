@@ -215,8 +215,8 @@ class SlotChunkSource:
             return
         if crc32c_hex(crc32c(target)) != chunk.checksum:
             raise ChunkChecksumError(
-                f"chunk {chunk.chunk_index} is not what was sealed: the disk of the bundle root "
-                "gives other bytes",
+                f"chunk {chunk.chunk_index} is not as it was sealed: the disk of the bundle root "
+                "returned other bytes",
                 hint="restart the publisher with its bundle root on another disk",
             )
 

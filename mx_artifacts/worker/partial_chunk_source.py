@@ -47,13 +47,15 @@ class PartialChunkSource(ResidentChunkSource):
     ) -> tuple[RemoteRange, Callable[[], None]]:
         # Who is refused asks again later.
         if not self._has(chunk.file_index, chunk.file_offset, chunk.length):
-            raise NoFreeSlotError(f"chunk {chunk.chunk_index} has not arrived here yet")
+            raise NoFreeSlotError(f"chunk {chunk.chunk_index} has not arrived at this source yet")
         return super().lease(chunk, timeout_seconds)
 
     @contextmanager
     def block(self, file_index: int, offset: int, length: int) -> Iterator[memoryview]:
         if not self._has(file_index, offset, length):
-            raise NoFreeSlotError(f"what lies at {offset} has not arrived here yet")
+            raise NoFreeSlotError(
+                f"the bytes at offset {offset} have not arrived at this source yet"
+            )
         with super().block(file_index, offset, length) as data:
             yield data
 

@@ -103,7 +103,7 @@ class ServingSettings(EnvironmentSettings):
             raise ConfigurationError(
                 f"the port is {base} + device index {self.device_index}, which is above "
                 f"{_MAX_PORT}",
-                hint=f"set {setting} to a lower one",
+                hint=f"set {setting} to a lower port",
             )
         return port
 

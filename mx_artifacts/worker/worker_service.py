@@ -64,7 +64,7 @@ def release_unheard(leases: Leases, lease_id: str, context: grpc.ServicerContext
     with contextlib.suppress(MxArtifactsError):
         leases.release(lease_id)
     if context.is_active():
-        _abort(context, NoFreeSlotError("what was asked for was ready too late"))
+        _abort(context, NoFreeSlotError("the lease was ready only after the target's deadline"))
 
 
 class WorkerService(p2p_pb2_grpc.WorkerServiceServicer):

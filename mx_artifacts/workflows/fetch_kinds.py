@@ -51,9 +51,9 @@ class FetchKindsRequest:
     def __post_init__(self) -> None:
         if self.is_grouped and self.skip_absent:
             raise ConfigurationError(
-                "the kinds that have a source differ from node to node, so a group cannot agree on "
-                "all that there are",
-                hint="name the kinds, the same on all nodes",
+                "a group cannot agree on all kinds (skip_absent, --kind all), because its nodes "
+                "may find sources of different kinds",
+                hint="name the same kinds on all nodes",
             )
 
     @property

@@ -28,13 +28,15 @@ def check_followable(request: FetchKindsRequest) -> None:
     """
     if request.is_grouped:
         raise ConfigurationError(
-            "members of a group agree on one install, and would take the next at different times",
+            "sources cannot be followed with a group, because its members agree on one install "
+            "only",
             hint="follow sources without a group",
         )
     if request.wanted.artifact_id:
         raise ConfigurationError(
-            "a request for one artifact leaves nothing new to follow",
-            hint="follow sources of whichever artifact",
+            "sources cannot be followed with an artifact id, because only that artifact would be "
+            "fetched",
+            hint="follow sources without an artifact id",
         )
 
 

@@ -136,7 +136,7 @@ def test_a_generic_cache(tmp_path: Path, env: dict[str, str], server: Service) -
         assert run(env, "sources", "list", "--kind", "inductor")[1]["sources"] == []
         code, told, _ = run(env, "why", *generic)  # for which nobody needs the root
         assert (code, told["verdict"]) == (0, "1 source would be used")
-        assert told["roots"][0]["state"].endswith("has no usual place; state it with --root DIR")
+        assert told["roots"][0]["state"].endswith("has no default root; state it with --root DIR")
         code, done, said = fetch(env, tmp_path, *generic, "--root", str(cold))
         assert (code, said) == (0, "")
         assert done["installed"][0]["roots"][0]["installed"] == ["deep/a.bin"]

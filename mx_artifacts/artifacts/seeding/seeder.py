@@ -138,8 +138,9 @@ class Seeder:
             undo.callback(bundle.close)
             if not isinstance(bundle, Buffer):
                 raise RegistrationError(
-                    f"{manifest.total_size} bytes to be seeded exceed the memory for bundles",
-                    hint="raise MX_ARTIFACT_RESIDENT_BUDGET, or publish the installed cache",
+                    f"{manifest.total_size} bytes to seed are more than the memory for bundles",
+                    hint="raise MX_ARTIFACT_RESIDENT_BUDGET, or run `mx-artifact publish` after "
+                    "the install",
                 )
             bundle.cut(file.size)
             bundles.append(bundle)

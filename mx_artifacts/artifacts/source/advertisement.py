@@ -148,8 +148,10 @@ class Advertisement:
         both = (compute_mx_source_id(self._identity), unescaped_mx_source_id(self._identity))
         if given not in both:
             raise ConfigurationError(
-                f"the central server computes source id {given}, this node {self.mx_source_id}",
-                hint="upgrade the older side: it does not know every field of the identity",
+                f"the central server computed the source id {given}, but this node computed "
+                f"{self.mx_source_id}",
+                hint="upgrade the older of the two, because it does not know every field of the "
+                "identity",
             )
         logger.warning(
             "the central server computes source id %s for model %r, this node %s: one of them "

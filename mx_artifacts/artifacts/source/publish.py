@@ -90,7 +90,8 @@ def publish_artifact_source(
     """
     if not all(each.model_name for each in (identity, *also)):
         raise ConfigurationError(
-            "an identity without model name cannot be published", hint="give the model with --model"
+            "an identity without a model name cannot be published",
+            hint="state the model with --model",
         )
     own_id = compute_mx_source_id(identity)
     identities = {compute_mx_source_id(each): each for each in (identity, *also)}

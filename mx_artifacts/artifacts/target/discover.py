@@ -71,9 +71,10 @@ def candidate_sources(
             if found:
                 return
             raise BackendUnavailableError(
-                f"after {deadline.budget_seconds:g} s the central server had named no source of "
-                f"model {target.identity.model_name!r} that fits",
-                hint="allow more with MX_SOURCE_QUERY_TIMEOUT, or see what slows the server down",
+                f"after {deadline.budget_seconds:g} s the central server has returned no source "
+                f"of model {target.identity.model_name!r} that fits",
+                hint="allow more time with MX_SOURCE_QUERY_TIMEOUT, or find out why the server is "
+                "slow",
             )
         try:
             stored = records.read(ref)

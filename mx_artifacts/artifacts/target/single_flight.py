@@ -51,7 +51,7 @@ def turn_to_fetch(
             unsaid_seconds = min(UNSAID_SECONDS, timeout_seconds)
             if not _take(lock, unsaid_seconds, clock, turn) and timeout_seconds > unsaid_seconds:
                 error = InstallLockedError(
-                    f"another process fetches artifact {artifact_id} into {', '.join(places)}"
+                    f"another process is fetching artifact {artifact_id} into {', '.join(places)}"
                 )
                 events(FetchWaiting(error))
                 _take(lock, timeout_seconds - unsaid_seconds, clock, turn)

@@ -36,9 +36,9 @@ def check_roots(receipt_path: Path, receipt: Receipt, stated: Collection[Path] =
             continue
         name = f"{receipt.artifact.kind}/{root.name}" if root.name else receipt.artifact.kind
         raise ConfigurationError(
-            f"{receipt_path} names the root {root.root}, but nothing there says that this receipt "
-            "is of it: it may have been edited, or copied",
-            hint=f"if it was installed there, say so: `--kind {receipt.artifact.kind} --root "
+            f"{receipt_path} names the root {root.root}, but this root has no record of the "
+            "receipt: the receipt may have been edited or copied",
+            hint=f"if the cache was installed there, use `--kind {receipt.artifact.kind} --root "
             f"{name}={root.root}` in place of the receipt",
         )
 

@@ -204,8 +204,8 @@ def load_named_receipt(path: Path) -> Receipt:
         reason = error.strerror if isinstance(error, OSError) else error
         raise ConfigurationError(
             f"{path} is no receipt: {reason}",
-            hint="give the path that fetch-and-install printed, or name the cache: "
-            "--kind KIND [--root PATH]",
+            hint="state the path that fetch-and-install printed, or name the cache: --kind KIND "
+            "[--root PATH]",
         ) from error
 
 
@@ -226,7 +226,8 @@ def _receipt(document: Mapping[str, Any]) -> Receipt:
     version = field_of(document, "format_version", int)
     if version != FORMAT_VERSION:
         raise _OtherFormatError(
-            f"a receipt of format {version}, of another release; this one reads {FORMAT_VERSION}"
+            f"a receipt of format {version}, which another release wrote; this release reads "
+            f"format {FORMAT_VERSION}"
         )
     if not field_of(document, "roots", list):
         raise ValueError("'roots' is empty")
@@ -275,7 +276,9 @@ def _entry(document: Mapping[str, Any]) -> InstalledEntry:
 
 def _file(row: Any) -> InstalledFile:
     if not isinstance(row, list) or tuple(map(type, row[:-1])) != _FILE_TYPES:
-        raise ValueError(f"{row!r:.200} is no file: {', '.join(InstalledFile._fields)}")
+        raise ValueError(
+            f"{row!r:.200} does not describe a file: {', '.join(InstalledFile._fields)}"
+        )
     file = InstalledFile._make((*row[:-1], _arrived(row[-1])))
     relative_path(file.path)
     if file.size < 0 or not 0 <= file.mode <= 0o777 or not _CHECKSUM.fullmatch(file.checksum):
@@ -289,4 +292,4 @@ def _arrived(value: Any) -> tuple[int, str] | None:
     match value:
         case [int() as size, str() as checksum] if _CHECKSUM.fullmatch(checksum):
             return size, checksum
-    raise ValueError("'arrived' is no size and checksum")
+    raise ValueError("'arrived' is not a size and a checksum")

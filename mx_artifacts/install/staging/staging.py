@@ -316,7 +316,7 @@ class Staging:
             if describe(f"{tree}/{path}", path).checksum != file.checksum:
                 raise InstallVerificationError(
                     f"{self._place.held.path / TREE / path} is not what was received: it was "
-                    "changed on this disk"
+                    "changed on this node"
                 )
 
     def _look_again(self) -> tuple[dict[str, InstalledFile], tuple[str, ...]]:
@@ -355,7 +355,7 @@ class Staging:
         ):
             if not stat.S_ISREG(mode) or size != now.size:
                 raise InstallVerificationError(
-                    f"staged '{shown(path)}' is not what was written into it"
+                    f"staged '{shown(path)}' is not what was written to it"
                 )
             came = self._files[path]
             files[path] = InstalledFile(

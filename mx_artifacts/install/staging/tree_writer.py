@@ -146,7 +146,7 @@ class TreeWriter:
             OSError
         """
         for path, file in self._open_files.items():
-            raise InstallVerificationError(f"{file.left} bytes of '{shown(path)}' never came")
+            raise InstallVerificationError(f"{file.left} bytes of '{shown(path)}' did not arrive")
         directories = sorted(path for path in self._directories if path)
         for path in reversed(directories):  # writing into a directory has changed its time
             if mtime_ns := self._directories[path]:

@@ -128,7 +128,7 @@ def _checksum(name: str, parent_fd: int, size: int) -> str:
     checksum, left = 0, size + 1
     try:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            raise NotADirectoryError(errno.ENOTDIR, "it is no regular file any more", name)
+            raise NotADirectoryError(errno.ENOTDIR, "it is no longer a regular file", name)
         while left and (block := os.read(descriptor, min(left, _READ_BYTES))):
             checksum, left = crc32c(block, checksum), left - len(block)
     finally:

@@ -30,17 +30,19 @@ def group_entries(leaves: Iterable[str], entry_of: Callable[[str], str]) -> dict
         above = next((a for a in ancestors(entry) if a in entries), None)
         if above is not None:
             raise InstallError(
-                f"the kind's rule makes '{shown(entry)}' an entry within '{shown(above)}'"
+                f"the rule of the kind makes '{shown(entry)}' an entry within '{shown(above)}'"
             )
     return {entry: entries[entry] for entry in sorted(entries)}  # "a.b" comes before "a/c"
 
 
 def _check_entry(leaf: str, entry: str) -> None:
     if leaf.startswith(PREFIX):
-        raise UnsafePathError(f"the bundle holds '{shown(leaf)}', a name of the installer itself")
+        raise UnsafePathError(
+            f"the bundle has '{shown(leaf)}', a name that the installer itself uses"
+        )
     if not entry or not f"{leaf}/".startswith(f"{entry}/"):
         raise InstallError(
-            f"the kind's rule maps '{shown(leaf)}' to '{shown(entry)}', which is not above it"
+            f"the rule of the kind maps '{shown(leaf)}' to '{shown(entry)}', which is not above it"
         )
 
 

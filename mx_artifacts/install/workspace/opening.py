@@ -42,13 +42,16 @@ def check_target(root: Path) -> Path:
     existing = check_place(root, "a cache root", hint)
     resolved = Path(os.path.realpath(root))
     if not resolved.name:
-        raise UnusablePlaceError(f"{root} cannot be a cache root: it holds all else", hint=hint)
+        raise UnusablePlaceError(
+            f"{root} cannot be a cache root: all other directories are in it", hint=hint
+        )
     sibling_name = _sibling_name(resolved)
     if existing != resolved and len(os.fsencode(sibling_name)) > name_max_bytes(existing):
         raise UnusablePlaceError(
-            f"{root} cannot be a cache root: {sibling_name!r}, the installer's own directory "
-            "beside it, would have too long a name",
-            hint="make the directory, so that the installer's can be in it, or shorten its name",
+            f"{root} cannot be a cache root: {sibling_name!r}, which the installer would create "
+            "beside it, is too long a name",
+            hint="create the cache root, so that the installer can work inside it, or use a "
+            "shorter name",
         )
     return existing
 

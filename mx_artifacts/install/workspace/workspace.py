@@ -179,9 +179,10 @@ class Workspace:
         tree = Path(f"/proc/{os.getpid()}/fd/{held.descriptor}", TREE)
         if not tree.is_dir():
             raise UnsafePathError(
-                f"other users can move what is above {held.path}, and there is no /proc by which "
-                "it could be worked in all the same",
-                hint="mount /proc, or name a root that lies where only this user, or root, writes",
+                f"other users can rename directories above {held.path}, and /proc, which would "
+                "allow to work in it safely, is not mounted",
+                hint="mount /proc, or use a cache root below directories that only this user or "
+                "root can change",
             )
         return StagingPlace(name, held, tree)
 
@@ -285,6 +286,7 @@ def _check_trusted(directory: Directory, owners: frozenset[int]) -> None:
 def untrusted_place(path: Path) -> UnsafePathError:
     """Return the error for something of a stranger's in the place of a workspace."""
     return UnsafePathError(
-        f"{path} is not a directory of this user, of root or of the cache's owner",
-        hint=f"find out who made {path}, and remove it",
+        f"{path} is not a directory that belongs to this user, to root or to the owner of the "
+        "cache",
+        hint=f"find out who created {path}, and remove it",
     )

@@ -54,7 +54,7 @@ def relocate_ninja_modules(staged: Path, root: Path) -> FixupReport:
         if directory == staged:
             raise RelocationError(
                 f"the root of this artifact is itself a ninja directory (for {root})",
-                hint="publish the directory above it",
+                hint="publish its parent directory",
             )
         if not directory.is_dir():
             continue  # it was in one that was removed

@@ -60,7 +60,7 @@ def relocate_triton_groups(staged: Path, root: Path) -> FixupReport:
         if not directories[0].path:  # it would be the first of all
             raise RelocationError(
                 f"the root of this artifact is itself a Triton key directory (for {root})",
-                hint="publish the directory above it",
+                hint="publish its parent directory",
             )
         paths = [f"{each.path}/{name}" for each in directories for name in each.groups]
         contents = dict(zip(paths, contents_of(tree, paths, MAX_GROUP_FILE_BYTES), strict=True))
@@ -189,8 +189,8 @@ def check_children(key: str, group: str, children: Mapping[str, str], names: Set
         odd = name in ("", ".", "..") or "/" in name or not name.isprintable()
         if odd or not f"/{path}".endswith(f"/{key}/{name}"):
             raise UnsafePathError(
-                f"Triton group {key}/{group} lists {shown(name)!r} at {shown(path)!r}, "
-                "which is not a file of its own key directory"
+                f"Triton group {key}/{group} lists {shown(name)!r} at {shown(path)!r}, which is "
+                "not in the key directory of the group"
             )
         if name not in names:
             raise IncompleteGroup(f"{group} lists {shown(name)}, which is missing")

@@ -64,7 +64,7 @@ class _ReceiverSink:
         self._receiver.write(extent, stored.view)
 
     def keep_until(self, is_done: Callable[[], bool]) -> None:
-        raise AssertionError("a receiver lends no memory")
+        raise AssertionError("a receiver has no memory of its own to read into")
 
 
 def fetch_artifact(

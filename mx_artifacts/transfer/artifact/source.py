@@ -127,9 +127,11 @@ class Source:
     def _check_whole(self, whole: WholeLease) -> None:
         sizes = {file.file_index: file.size for file in self._manifest.files if file.size}
         if sizes != {index: at.length for index, at in whole.bundles.items()}:
-            raise ManifestInvalidError(f"source {self} leases memory of other sizes than its files")
+            raise ManifestInvalidError(
+                f"source {self} leases memory whose sizes differ from those of its files"
+            )
         if any(at.addr + at.length > MAX_ADDRESS for at in whole.bundles.values()):
-            raise ManifestInvalidError(f"source {self} leases memory at no possible address")
+            raise ManifestInvalidError(f"source {self} leases memory at an impossible address")
 
     def refresh(self) -> bool:
         """Ask a source that is still receiving what it has by now; return whether that is news.
@@ -160,8 +162,8 @@ class Source:
         """Return when the artifact, leased as a whole, still is; raise LeaseExpiredError if not."""
         if not self.client.renew_leases():
             raise LeaseExpiredError(
-                f"source {self} holds the artifact for this target no more: it had no sign "
-                "of life of it for too long"
+                f"source {self} ended the lease of this target, because it has not heard from "
+                "this target for too long"
             )
 
     @property
@@ -188,7 +190,7 @@ class Source:
             yield
         except PeerLostError as error:
             self._check_is_busy(error)
-            raise NoFreeSlotError(f"{error}, but answers others: it is busy") from error
+            raise NoFreeSlotError(f"{error}, but it answers other calls, so it is busy") from error
 
     def _check_is_busy(self, error: PeerLostError, timeout_seconds: float | None = None) -> None:
         """Return when it did no worse than let one call wait too long; else it is lost, so raise.
@@ -297,7 +299,7 @@ class Source:
 
     def _check_not_closed(self) -> None:
         if self._is_closed:
-            raise PeerLostError(f"source {self} is not read from any more")
+            raise PeerLostError(f"source {self} is no longer read from")
 
     def prepare(self, chunk: ManifestChunk, wait: WaitPolicy) -> ChunkLease:
         """Lease `chunk`, for as long as it takes: a busy source is not a broken one."""
@@ -337,7 +339,7 @@ class Source:
                 self._check_is_busy(error, wait.remaining())
                 waited_seconds = self.clock.monotonic() - started
             except RecordNotFoundError as error:  # it gave us its tables, so it is stopping
-                raise PeerLostError(f"{error}; it served that a moment ago") from error
+                raise PeerLostError(f"{error}; it served the artifact shortly before") from error
             wait.pause(backoff, waited_seconds)
             backoff = min(2 * backoff, MAX_BACKOFF_SECONDS)
 

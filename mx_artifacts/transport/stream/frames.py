@@ -100,7 +100,7 @@ def request_length(data: bytes | bytearray) -> int | None:
         return None
     (count,) = _COUNT.unpack_from(data)
     if not 0 < count <= MAX_RANGES:
-        raise FrameError(f"a request for {count} ranges")
+        raise FrameError(f"it requests {count} ranges, which is not possible")
     return _COUNT.size + int(count) * _RANGE.size
 
 
@@ -134,7 +134,9 @@ class StreamDescriptor:
             TransportError: it is damaged.
         """
         if data.startswith(NIXL_MAGIC):
-            raise TransportNotAllowedError("it serves over NIXL only, which is not allowed here")
+            raise TransportNotAllowedError(
+                "it serves over NIXL only, which is not allowed on this node"
+            )
         if not is_stream_descriptor(data) or len(data) != _DESCRIPTOR.size:
             raise TransportError(f"the agent descriptor ({len(data)} bytes) is damaged")
         _, port, agent_id, serial, token = _DESCRIPTOR.unpack(data)

@@ -60,7 +60,7 @@ class RegionTable:
         with self._lock:
             at = self._free_address(view.nbytes) if addr is None else addr
             if self._overlaps(at, view.nbytes):
-                raise RegistrationError(f"a region at {at:#x} is registered already")
+                raise RegistrationError(f"a region at {at:#x} is already registered")
             self._serial += 1
             region = StreamRegion(self, view, at, self._serial)
             self._regions[at] = region

@@ -84,8 +84,8 @@ class StreamTransport:
             if self._server is not None:
                 if self._listens_at != host:
                     raise ConfigurationError(
-                        f"agent {self._name!r} listens at {self._listens_at!r} already",
-                        hint="open a transport for each host that is served at",
+                        f"agent {self._name!r} already listens at {self._listens_at!r}",
+                        hint="open one transport for each host to listen on",
                     )
                 return
             try:
@@ -155,14 +155,16 @@ class StreamTransport:
     ) -> PendingRead:
         check_ranges(source, target, _PROPERTIES)
         if not isinstance(peer, StreamPeer):
-            raise ValueError("the peer is another transport's")
+            raise ValueError("the peer belongs to another transport")
         views = []
         for wanted, (region, offset) in zip(source, target, strict=True):
             if not isinstance(region, StreamRegion) or region not in self._table:
-                raise ValueError("a target region is closed or another transport's")
+                raise ValueError("a target region is closed or belongs to another transport")
             views.append(region.view[offset : offset + wanted.length])
         if any(wanted.device_id for wanted in source):
-            raise TransportError("a range to read lies on a device: no such memory is registered")
+            raise TransportError(
+                "a range to read is in device memory, which cannot be registered here"
+            )
         requests = [
             (encode_request(source[at : at + MAX_RANGES]), views[at : at + MAX_RANGES])
             for at in range(0, len(source), MAX_RANGES)
@@ -286,7 +288,7 @@ class RemoteAgent:
         while True:
             with self._lock:
                 if self._closed:
-                    raise PeerLostError(f"the agent at {self.where} is not connected any more")
+                    raise PeerLostError(f"the agent at {self.where} is no longer connected")
                 if fresh or not self._idle:
                     break
                 connection = self._idle.pop()
