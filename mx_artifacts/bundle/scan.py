@@ -35,7 +35,7 @@ from mx_artifacts.errors import BundleError, UnsafePathError
 _MAX_EXTENSION_BYTES = 64 * 1024
 """A path of 4,096 bytes and a few times and sizes need far less."""
 _MAX_PADDING_BYTES = 1024 * 1024
-"""Zeros behind the end of the archive: GNU tar fills records, of 10 KiB unless told otherwise."""
+"""Maximum number of zeros after the end of an archive: GNU tar fills records of 10 KiB."""
 
 _FORBIDDEN_TYPES = {
     b"1": "a hard link",
@@ -68,8 +68,8 @@ DEFAULT_LIMITS = BundleLimits()
 class BundleMember(NamedTuple):
     """A file or directory of a bundle, safe to be written below a root.
 
-    `path` is relative and "/"-separated; `mode` has passed `safe_mode`; `mtime_ns` is 0 where
-    nobody reads it; `offset` is where the content starts in the bundle [bytes].
+    `path` is relative and "/"-separated; `mode` has passed `safe_mode`; `mtime_ns` is 0 if it is
+    not needed; `offset` is where the content starts in the bundle [bytes].
     """
 
     path: str

@@ -155,8 +155,9 @@ class CentralClient:
         """Return the sources that pass `query`, and have `identity` if one is given, newest first.
 
         An identity without a model name does not filter. Filters that an older server ignores are
-        applied here. The status alone cannot be: a listing does not carry it, so that `status` of
-        an answer is the one that was asked for, else UNKNOWN, and only the record tells.
+        applied here. The status cannot be checked here, because a listing does not have it:
+        `status` of an answer is the requested one, else UNKNOWN. Only the record has the real
+        status.
         """
         here = query.mx_source_id  # the wire filters by identity only
         request = convert.query_to_wire(replace(query, limit=None) if here else query, identity)

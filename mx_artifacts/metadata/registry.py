@@ -63,7 +63,7 @@ _BACKENDS: dict[str, Callable[[str], MetadataBackend]] = {
 
 
 def backend_url(values: SettingValues) -> str:
-    """Return the URL of a backend that is named by its URL or its name, whatever the case.
+    """Return the URL of a backend for its URL or name; upper and lower case are the same.
 
     `redis` alone takes its address from the Redis settings.
     """

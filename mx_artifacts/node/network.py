@@ -31,12 +31,12 @@ class WorkerAddresses(NamedTuple):
 
 
 def worker_addresses(host: str, listen: str, server: str) -> WorkerAddresses:
-    """Return what a worker announces and listens on, from what was stated of that; "": nothing.
+    """Return the host to announce and the address to listen on, from the stated ones ("": none).
 
     `server` is the central server (host:port). Nothing is sent.
 
     Raises:
-        ConfigurationError: nobody else could use what would be announced.
+        ConfigurationError: no other machine could use the address to announce.
         BackendUnavailableError: as `host_towards`.
     """
     if host:

@@ -13,7 +13,7 @@ from mx_artifacts.errors import ConfigurationError
 
 
 def entry_points(group: str) -> Sequence[metadata.EntryPoint]:
-    """Return the entry points of a group in an order that does not depend on where they lie."""
+    """Return the entry points of a group in an order that does not depend on their paths."""
     return sorted(metadata.entry_points(group=group), key=lambda each: (each.name, each.value))
 
 

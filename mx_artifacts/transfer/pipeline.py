@@ -310,7 +310,7 @@ class Pipeline(Generic[E]):
 
 
 class _SourceFailed(Exception):
-    """A source failed by `error`; the transfer may go on with others."""
+    """Called when a source failed with `error`; the transfer may continue with others."""
 
     def __init__(self, error: MxArtifactsError) -> None:
         super().__init__(str(error))

@@ -1,7 +1,7 @@
 """One-sided reads between agents of one process: no network, no other process, no waiting.
 
 For tests and for a publisher that fetches from itself. It fails where NIXL fails: a range outside
-the regions that the peer's descriptor announced, a region that was closed, a peer that is gone.
+the regions that the peer's descriptor announced, a region that was closed, a peer that has ended.
 """
 
 from __future__ import annotations

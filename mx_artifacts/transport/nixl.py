@@ -106,10 +106,10 @@ def _cuda_major() -> int | None:
 
 
 def set_library_defaults() -> None:
-    """Set what UCX reads from the environment when it is loaded, where the user has not.
+    """Set the variables that UCX reads when it is loaded, if the user has not set them.
 
-    Starting an agent does it too. Whoever does that in the background calls this before, so that
-    the environment does not change while others read it.
+    Starting an agent does this, too. If you start one in the background, call this before, so that
+    the environment does not change while other threads read it.
     """
     _set(UCX_DEFAULTS)
     if is_claimed():

@@ -37,7 +37,7 @@ from mx_artifacts.transport.peers import PeerTable
 logger = logging.getLogger(__name__)
 
 MAX_IDLE_PEERS = 64
-"""Agents that stay connected though nobody reads from them, for whoever reads next."""
+"""Maximum number of connected agents without a read, kept for the next reads."""
 START_TIMEOUT_SECONDS = 60.0
 """An agent starts in about 0.6 s; some hosts hang in UCX instead (NIXL issue 1668)."""
 FIRST_POLL_SECONDS = 0.0001

@@ -19,9 +19,9 @@ from mx_artifacts.errors import ConfigurationError, RemoteError
 from mx_artifacts.wire.gen.mx_artifacts.v1 import group_pb2 as pb
 
 MIN_PRESENCE_SECONDS = 1.0
-"""A server that wants to hear more often is not obeyed: a member would do nothing else."""
+"""Minimum presence time [s]; with a shorter one, a member would only send reports."""
 MAX_PRESENCE_SECONDS = 600.0
-"""A member that has moved and hears nothing for the presence time takes back what it has moved."""
+"""Maximum presence time [s]; a member that has moved takes back if it gets no answer in it."""
 
 
 class GroupAnswer(NamedTuple):

@@ -94,7 +94,7 @@ def error_from_central(error: grpc.RpcError, address: str) -> MxArtifactsError:
 
 
 def error_from_central_without_groups(address: str) -> RemoteError:
-    """Tell that the central server at `address` is the reference's, or an older one of ours."""
+    """Return the error for a central server of the reference, or for an older one of ours."""
     return RemoteError(
         f"central server {address} does not support groups, so members cannot agree",
         hint="run `mx-artifact serve` of this version there. Without it, do not install caches "

@@ -109,7 +109,7 @@ class Catalogue:
                     self._served.setdefault((new_id, served.artifact_id), renamed)
 
     def remove(self, mx_source_id: str, artifact_id: str) -> ServedArtifact | None:
-        """Serve an artifact no longer under this id; return it if it is under no other."""
+        """Stop serving an artifact under this id; return it if it has no other id."""
         with self._lock:
             removed = self._served.pop((mx_source_id, artifact_id), None)
             if removed and any(s.source is removed.source for s in self._served.values()):
@@ -117,7 +117,7 @@ class Catalogue:
             return removed
 
     def remove_damaged(self, damaged: ServedArtifact) -> None:
-        """Serve an artifact under none of its source ids any more, and remember why."""
+        """Stop serving an artifact under all of its source ids, and remember that it is damaged."""
         with self._lock:
             keys = {key for key, served in self._served.items() if served.source is damaged.source}
             self._damaged |= keys

@@ -55,11 +55,11 @@ class SourceService(source_pb2_grpc.SourceServiceServicer):
     ) -> None:
         """Compress with `blocks`, or not at all.
 
-        `on_damage` is called with an artifact of which a chunk is not what was sealed, and says
-        which one and how.
+        `on_damage` is called with an artifact when one of its chunks is not as it was sealed; it
+        gets a text that says which chunk, and why.
 
-        With a limit of its bytes, artifacts are never leased as a whole: one-sided reads of all of
-        it cannot be slowed down.
+        With a rate limit, artifacts are never leased as a whole, because one-sided reads of a whole
+        artifact cannot be slowed down.
         """
         self._catalogue = catalogue
         self._leases = leases

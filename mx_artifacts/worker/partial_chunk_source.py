@@ -15,9 +15,9 @@ from mx_artifacts.worker.chunk_source import ResidentChunkSource
 
 
 class PartialChunkSource(ResidentChunkSource):
-    """As `ResidentChunkSource`; what has not `arrived` is not leased by chunks.
+    """Like `ResidentChunkSource`, but chunks that have not arrived are not leased.
 
-    Who leases it as a whole must ask what is `available`, and reads nothing else.
+    A target that leases the whole artifact must ask what is `available`, and reads nothing else.
     """
 
     def __init__(self, transport: Transport, bundles: Sequence[Bundle]) -> None:
@@ -26,13 +26,13 @@ class PartialChunkSource(ResidentChunkSource):
         self._ranges: dict[int, Ranges] | None = {i: Ranges() for i in range(len(bundles))}
 
     def arrived(self, file_index: int, start: int, end: int) -> None:
-        """Hear that these bytes of a bundle are there, and stay as they are."""
+        """Called when these bytes of a bundle have arrived and will not change."""
         with self._lock:
             if self._ranges is not None:
                 self._ranges[file_index].add(start, end)
 
     def complete(self) -> None:
-        """Hear that all is there."""
+        """Called when everything has arrived."""
         with self._lock:
             self._ranges = None
 

@@ -60,8 +60,8 @@ class Sessions:
 
         Raises:
             ConfigurationError: the id is malformed, or in use.
-            TransportNotAllowedError: the source can be read by none of them.
-            NoFreeSlotError: too many are attached; the target can go on without a session.
+            TransportNotAllowedError: the source supports none of these transports.
+            NoFreeSlotError: too many are attached; the target can continue without a session.
         """
         if not _SESSION_ID.fullmatch(session_id):
             raise ConfigurationError("a session id is 32 lower-case hex characters")

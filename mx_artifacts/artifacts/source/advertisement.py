@@ -47,7 +47,7 @@ class Advertisement:
         *,
         is_complete: Callable[[], bool] = always,
     ) -> None:
-        """Tell nobody yet. `record` has an artifact; until it `is_complete`, it is INITIALIZING."""
+        """Announce nothing yet. `record` has an artifact; it is INITIALIZING until complete."""
         self.mx_source_id = compute_mx_source_id(identity)
         self._identity = identity
         self._record = _labelled(record)
@@ -72,11 +72,11 @@ class Advertisement:
         self._worker.server_wait.call(self._heartbeat.start)
 
     def change(self, artifact: ArtifactSummary) -> None:
-        """Advertise `artifact` in the place of the one before; nobody sees none or both.
+        """Advertise `artifact` in place of the current one, in one step.
 
         Raises:
-            BackendUnavailableError, RemoteError: the next beat advertises it, unless it was
-                changed back before.
+            BackendUnavailableError, RemoteError: the next heartbeat advertises it, unless it is
+                changed back earlier.
         """
         with self._lock:
             self._record = _labelled(replace(self._record, artifact=artifact))

@@ -49,7 +49,7 @@ _BEATS = 5
 
 @dataclass(frozen=True)
 class GroupWanted:
-    """The group in which to install; a size of 1 is no group, and asks nobody.
+    """The group in which to install. With size 1 there is no group, and no server is asked.
 
     `member_id` is unique among the `size` members. `timeout_seconds` is how long a member that has
     staged waits for the others.
@@ -156,7 +156,7 @@ class GroupMember:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        """Tell the others of a failure, and raise it as the group's."""
+        """Report a failure to the other members, and raise it as an error of the group."""
         self._stopping.set()
         self._thread.join()
         if error is None:
@@ -258,11 +258,12 @@ class GroupMember:
     # --- failure ---------------------------------------------------------------------------------
 
     def _give_up(self, reason: str) -> None:
-        """Fail, unless all have moved: then return, and what is here stays.
+        """Raise an error, unless all members have moved; then return, and keep what is installed.
 
         Raises:
-            GroupFailedError: with this reason, or the one for which the round failed before.
-            GroupInDoubtError: this member has moved and cannot tell the server.
+            GroupFailedError: with this reason, or with the reason for which the round failed
+                earlier.
+            GroupInDoubtError: this member has moved and cannot reach the server.
         """
         try:
             round_ = self._withdraw(reason)

@@ -21,7 +21,7 @@ from mx_artifacts.observability.events import EventSink
 from mx_artifacts.runtime.clock import Clock
 
 UNSAID_SECONDS = 0.2
-"""Who holds a turn for less may only have swept the bundle root."""
+"""A process that holds a turn for less time may only have cleaned up the bundle root."""
 
 
 @contextmanager

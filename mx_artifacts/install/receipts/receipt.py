@@ -63,9 +63,9 @@ class RootReceipt:
     """One root; see `RootReport`.
 
     `made` are the directories that the install made on the way to its entries, outermost first;
-    "" is the root itself. Who removes the entries removes those too, where they are empty.
-    `boot_id` names the life of the machine (boot.py) in which the entries' files were written and
-    not waited for; "" where they were on the disk before this receipt.
+    "" is the root itself. An uninstall also removes these directories, if they are empty. `boot_id`
+    identifies the boot of the machine (boot.py) during which the entries' files were written
+    without waiting for the disk; "" if they were on the disk before this receipt.
     """
 
     name: str
@@ -113,8 +113,7 @@ def save_receipt(
     """Write the receipt, as `Directory.put` does, and make it durable.
 
     Raises:
-        InstallError: it is so long that nobody would read it again.
-        OSError
+        InstallError: it is too long to be read again. OSError
     """
     with gc_paused():
         content = as_json(_document(receipt))
@@ -190,10 +189,10 @@ def load_receipt_in(directory: Directory, name: str) -> Receipt:
 
 
 def load_named_receipt(path: Path) -> Receipt:
-    """Read and check a receipt that a user names, who may have named anything.
+    """Read and check a receipt whose path a user stated; the path may be wrong.
 
     Raises:
-        ConfigurationError: it is none, or a damaged one; says why.
+        ConfigurationError: it is not a receipt, or is damaged; the message says why.
     """
     try:
         with open_directory(path.parent) as directory:

@@ -65,13 +65,12 @@ def verify_receipt(
 ) -> VerifyReport:
     """Compare size and CRC32C of every installed file with the receipt.
 
-    `except_for` has root and entry of those that are passed over, such as those that a later
-    install put there. Changes nothing, and leaves access times alone where this user owns the
-    files. Modes and mtimes are not compared: an engine may move them without harm (DeepJIT marks a
-    hit so).
+    `except_for` has root and entry of entries to skip, such as those of a later install. It changes
+    nothing; access times stay the same if this user owns the files. Modes and mtimes are not
+    compared, because an engine may change them (DeepJIT changes the mtime at a hit).
 
     Raises:
-        OSError: a file that is there cannot be read.
+        OSError: an existing file cannot be read.
     """
     return VerifyReport(tuple(_root_state(root, except_for) for root in receipt.roots))
 

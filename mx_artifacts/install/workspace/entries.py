@@ -13,7 +13,7 @@ def group_entries(leaves: Iterable[str], entry_of: Callable[[str], str]) -> dict
     """Return the entries in sorted order, each with its leaves (files and empty directories).
 
     Raises:
-        UnsafePathError: a leaf would lie in the installer's own workspace.
+        UnsafePathError: a leaf would be in the installer's own workspace.
         InstallError: `entry_of` names no ancestor of a leaf, or an entry within another entry.
     """
     entries: dict[str, list[str]] = {}
@@ -57,7 +57,7 @@ def ancestors(path: str) -> list[str]:
 
 
 def leaves_of(files: Iterable[str], directories: Iterable[str]) -> list[str]:
-    """Return the files and those directories that nothing lies in; `directories` has them all."""
+    """Return the files and the empty directories; `directories` has all directories."""
     files, directories = list(files), list(directories)
     filled = {path.rpartition("/")[0] for path in (*files, *directories)}  # and so all above it
     return files + [directory for directory in directories if directory not in filled]

@@ -118,10 +118,10 @@ def _make_workspace(place: Directory, name: str) -> Directory:
 
 
 def _make_parents(found: ResolvedPath) -> Directory:
-    """Make what is missing above a root for those who use what is above: the engine's user too.
+    """Create the missing directories above a root, such that the engine's user can use them, too.
 
-    An engine may have files of its own in it, beside the cache, and not start without them.
-    Returns the directory that the root will be in, to be closed.
+    An engine may need its own files beside the cache there. Returns the directory that will contain
+    the root; the caller closes it.
     """
     above = found.directory.enter("")
     if len(found.missing) == 1:

@@ -129,7 +129,7 @@ class Workspace:
             yield root
 
     def access(self) -> Access:
-        """Return who gets what is installed: as the root, or what it will be in, has it."""
+        """Return owner and modes of installed files: those of the root or of its nearest parent."""
         with self.root_if_any() as root:
             return Access.of((root or self.above).status())
 
@@ -199,8 +199,8 @@ class Workspace:
                 raise untrusted_place(self.directory / name) from None
 
     def _owners(self) -> frozenset[int]:
-        """Return who may have made it: whoever owns the root, or what it will be in, decides over
-        its content anyway."""
+        """Return the users who may have created it. The owner of the root, or of its parent,
+        controls its content anyway."""
         with self.root_if_any() as root:
             return trusted_users() | {(root or self.above).status().st_uid}
 
@@ -219,11 +219,11 @@ class Workspace:
             os.rmdir(self.directory.name, dir_fd=at.descriptor)
 
     def sweep(self) -> None:
-        """Remove what was moved aside or is staged and held by nobody. Only under the lock, with
-        no journal.
+        """Remove what was moved aside, and staged files that no process uses. Call this only under
+        the lock and without a journal.
 
-        What cannot be removed (another user's, say) costs space only: names are never used twice.
-        Raises OSError when its own directories cannot be listed.
+        Files that cannot be removed (for example those of another user) only cost space, because no
+        name is used twice. Raises OSError if its own directories cannot be listed.
         """
         owners = None
         if is_open_to_others(self.held.status()):
@@ -251,7 +251,7 @@ def _is_held(directory: Directory, name: str) -> bool:
 
 
 def _held_now(directory: Directory, name: str) -> Directory | None:
-    """Return what holds `name` in `directory` from now on, None if somebody else does."""
+    """Return the lock on `name` in `directory`, or None if another process has it."""
     try:
         descriptor = directory.open(name, _OPEN_DIRECTORY)
     except OSError:

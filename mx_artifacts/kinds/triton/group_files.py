@@ -46,12 +46,13 @@ def relocate_triton_groups(staged: Path, root: Path) -> FixupReport:
     """Make every Triton key directory below `staged` right for the same place below `root`.
 
     Finds them at any depth, as Inductor and vLLM keep Triton directories inside their own. A key
-    directory whose group is not complete is removed from `staged` and reported, by its relative
-    path: a miss at best, and in an Inductor cache an obstacle. All else is left as it is.
+    directory whose group is not complete is removed from `staged` and reported by its relative
+    path, because it would be a miss at best, and in an Inductor cache an obstacle. All else stays
+    as it is.
 
     Raises:
         UnsafePathError: a group refers to a file outside its key directory, or by an odd name.
-        RelocationError: a group file lies in the root itself, outside any key directory.
+        RelocationError: a group file is in the root itself, outside any key directory.
     """
     written: dict[str, FileContent] = {}
     dropped: dict[str, str] = {}

@@ -161,7 +161,7 @@ class StreamRead:
             raise self._error
 
     def abort(self, error: TransportError) -> None:
-        """End the read with `error`, as soon as nobody receives for it. Any thread."""
+        """End the read with `error`, as soon as no thread receives for it. Any thread."""
         self._error = self._error or error
         self._aborted = True
         connection = self._connection

@@ -210,7 +210,7 @@ class StreamTransport:
 
 
 class RemoteAgent:
-    """A source that is read from: its newest token, and connections that nobody uses now."""
+    """A source to read from: its newest token, and the connections that are not in use."""
 
     def __init__(self, host: str, descriptor: StreamDescriptor) -> None:
         self.host = host
@@ -314,7 +314,7 @@ class RemoteAgent:
         connection.close()
 
     def close(self) -> None:
-        """Close the connections that nobody uses, and make no more. Idempotent."""
+        """Close the connections that are not in use, and open no more. Idempotent."""
         with self._lock:
             self._closed = True
             _close_all(self._idle)
@@ -341,7 +341,7 @@ def _close_all(connections: list[Connection]) -> None:
 
 
 def _is_readable(connection: Connection) -> bool:
-    """Return whether something came on an idle connection: its end, or what nobody asked for."""
+    """Return whether something arrived on an idle connection: its end, or unrequested bytes."""
     poller = select.poll()
     poller.register(connection.socket, select.POLLIN)
     return bool(poller.poll(0))
