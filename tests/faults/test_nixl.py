@@ -139,7 +139,7 @@ def test_agents_that_nobody_reads_from_are_not_kept_for_ever(
     assert kept == names[1:]
 
 
-def test_two_agents_of_one_name_in_use_are_told_apart(transport: Transport) -> None:
+def test_two_agents_of_the_same_name_in_use_are_distinguished(transport: Transport) -> None:
     with (
         peer_process("nixl", "twin", KIB) as first,
         peer_process("nixl", "twin", KIB) as second,

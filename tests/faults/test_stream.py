@@ -272,7 +272,7 @@ def test_readers_that_take_nothing_hold_up_nobody(reader: Reader) -> None:
             assert_serves(reader, source)
 
 
-def test_a_source_gives_up_who_says_nothing(source: PeerProcess) -> None:
+def test_a_source_closes_silent_connections(source: PeerProcess) -> None:
     for sent in (b"", MAGIC, MAGIC + bytes(10)):
         with connect(source) as connection:
             received(connection, GREETING_BYTES)

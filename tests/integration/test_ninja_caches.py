@@ -247,7 +247,7 @@ def test_outputs_outside_the_module(root: Path) -> None:
     victim = root.parent / "victim"
     victim.write_text("")
     before = victim.stat().st_mtime_ns
-    assert "lies outside its directory" in dropped_reason(move(root, root))
+    assert "is outside its directory" in dropped_reason(move(root, root))
     assert victim.stat().st_mtime_ns == before
 
 
@@ -311,7 +311,7 @@ def test_judging_without_ninja(root: Path, monkeypatch: pytest.MonkeyPatch) -> N
     judge = existing_entry_judge(FLASHINFER)
     assert judge(root, MODULE, None) == EntryVerdict()
     monkeypatch.setattr(existing_modules, "find_ninja", lambda: None)
-    assert "no ninja on PATH" in judge(root, MODULE, None).unverified_reason
+    assert "ninja is not on PATH" in judge(root, MODULE, None).unverified_reason
 
 
 # --- where ninja cannot be asked -----------------------------------------------------------------

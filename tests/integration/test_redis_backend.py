@@ -625,7 +625,7 @@ def answering(line: bytes) -> Iterator[str]:
         (b"-LOADING Redis is loading the dataset in memory\r\n", "still loading"),
         (b"-MISCONF Redis is configured to save RDB snapshots\r\n", "cannot save to its disk"),
         (b"-NOAUTH Authentication required.\r\n", "refuses the user or password"),
-        (b"-NOPERM this user has no permissions\r\n", "does not allow this user"),
+        (b"-NOPERM this user has no permissions\r\n", "does not give this user"),
         (b"-MASTERDOWN Link with MASTER is down\r\n", "failed"),
         (b"-ERR max number of clients reached\r\n", "cannot be reached"),
         (b"HTTP/1.1 400 Bad Request\r\n\r\n", "failed|cannot be reached"),

@@ -150,7 +150,7 @@ def install_triton(root: Path, bundle: Path, artifact_id: str) -> None:
     )
 
 
-def test_what_is_installed_is_not_transferred_again(
+def test_an_installed_artifact_is_not_transferred_again(
     fetcher: Callable[..., ArtifactFetcher], tmp_path: Path
 ) -> None:
     root, kind = tmp_path / "root", get_kind("triton")
@@ -185,7 +185,7 @@ class WhileWaiting(FakeClock):
             action()
 
 
-def test_what_another_process_fetches_meanwhile_is_not_transferred(
+def test_an_artifact_that_another_process_installs_meanwhile_is_not_transferred(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(single_flight, "UNSAID_SECONDS", 0.0)

@@ -187,7 +187,7 @@ def test_the_answer_is_bounded() -> None:
     assert len(explain(*many)) == MAX_EXPLAINED
 
 
-def test_roots_that_a_source_tells() -> None:
+def test_roots_that_a_source_states() -> None:
     labels = {"mx_artifacts.root": "/a", "mx_artifacts.root.autotune": "/b", "rack": "r1"}
     (found,) = explain(HERE, topology=labels)
     assert isinstance(found, Candidate)

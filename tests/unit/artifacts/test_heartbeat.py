@@ -140,7 +140,7 @@ def test_stop_without_a_server_or_a_start_is_no_error(
     assert "STALE" in caplog.text
 
 
-def test_who_stops_many_need_not_tell_a_server_that_hangs(source: Source) -> None:
+def test_stopping_many_heartbeats_does_not_wait_for_a_server_that_hangs(source: Source) -> None:
     heartbeat = source.heartbeat()
     heartbeat.start()
     source.server.down = True

@@ -32,11 +32,11 @@ def _root(tmp_path: Path) -> Path:
     return root
 
 
-def test_all_stands_that_nobody_touched(root: Path) -> None:
+def test_untouched_entries_are_unchanged(root: Path) -> None:
     assert standing(root) == ["k1", "k2", "k3"]
 
 
-def test_what_was_changed_removed_or_replaced_does_not_stand(root: Path) -> None:
+def test_changed_removed_and_replaced_entries_are_not_unchanged(root: Path) -> None:
     (root / "k1/b").unlink()
     (root / "k2/a").write_bytes(b"longer than before")
     (root / "k3").unlink()
@@ -69,7 +69,7 @@ def test_where_nothing_was_installed_nothing_stands(tmp_path: Path) -> None:
     assert PreviousInstalls([]) is not None
 
 
-def test_an_error_of_its_thread_comes_to_whoever_asks(
+def test_an_error_of_the_background_thread_is_raised_to_the_caller(
     root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(_: Path) -> list[object]:

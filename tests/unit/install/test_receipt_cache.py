@@ -67,7 +67,7 @@ def test_one_is_parsed_once(place: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     assert paths == [place]
 
 
-def test_what_was_written_here_is_not_parsed_at_all(
+def test_a_receipt_that_this_process_wrote_is_not_parsed(
     place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     paths = parsed(monkeypatch)

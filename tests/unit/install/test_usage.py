@@ -134,7 +134,7 @@ def test_an_entry_compiled_beside_ours_is_a_recompile(
         pytest.param("tvm_ffi", {"a_1/a.so": b"1"}, "a_1/.ninja_log", id="ninja's own files"),
     ],
 )
-def test_what_a_hit_writes_is_no_recompile(
+def test_files_that_a_hit_writes_are_no_recompilation(
     tmp_path: Path, kind: str, files: dict[str, bytes], written: str
 ) -> None:
     receipt = install(tmp_path, kind, files)

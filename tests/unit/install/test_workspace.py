@@ -151,7 +151,7 @@ def test_damaged_receipt_is_refused(
         load_receipt(path)
 
 
-def test_receipt_of_another_release_is_told_from_a_damaged_one(tmp_path: Path) -> None:
+def test_a_receipt_of_another_release_has_another_error_than_a_damaged_one(tmp_path: Path) -> None:
     path = install(tmp_path / "root", make_bundle(tmp_path / "b.tar", NEW)).receipt_path
     document = json.loads(path.read_bytes())
     _set("format_version", value=2)(document)

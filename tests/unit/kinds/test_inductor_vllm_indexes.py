@@ -63,7 +63,7 @@ def test_paths_that_python_spells_otherwise(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "path", ["/tmp/torchinductor_root/fx/x.py", f"{OLD}/{TREE}/../../../etc/passwd", "/etc/passwd"]
 )
-def test_what_is_not_part_of_the_tree_is_told(tmp_path: Path, path: str) -> None:
+def test_paths_outside_the_tree_are_reported(tmp_path: Path, path: str) -> None:
     file = make(tmp_path, {KEY: (ARTIFACT, path)})
     before = file.read_bytes()
     report = relocate_vllm_indexes(tmp_path, ROOT)

@@ -195,7 +195,9 @@ def test_a_group_with_a_missing_child_is_dropped(tmp_path: Path, name: str) -> N
 
 
 @pytest.mark.parametrize("inner_is_whole", [True, False])
-def test_what_lies_in_a_dropped_entry_goes_with_it(tmp_path: Path, inner_is_whole: bool) -> None:
+def test_groups_inside_a_dropped_entry_are_removed_with_it(
+    tmp_path: Path, inner_is_whole: bool
+) -> None:
     outer = make_group(tmp_path)
     inner = make_group(tmp_path, f"{KEY}/sub/{OTHER_KEY}")
     other = make_group(tmp_path, f"z/{OTHER_KEY}")

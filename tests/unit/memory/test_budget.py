@@ -44,7 +44,7 @@ def test_memory_is_lent_up_to_the_limit_and_files_beyond(lender: Lender, tmp_pat
     assert isinstance(lender.lend(1), FileBuffer)
 
 
-def test_what_is_closed_can_be_lent_again_and_counts_once(lender: Lender) -> None:
+def test_memory_is_returned_once_when_a_buffer_is_closed_twice(lender: Lender) -> None:
     first = lender.lend(60)
     lender.lend(40)
     first.close()

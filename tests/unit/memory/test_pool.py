@@ -84,7 +84,7 @@ def test_waiters_are_served_in_the_order_they_came(transport: InprocTransport) -
         pool.release(held)
 
 
-def test_one_who_gives_up_leaves_the_line(transport: InprocTransport) -> None:
+def test_a_thread_that_gives_up_leaves_the_queue(transport: InprocTransport) -> None:
     with closing(BufferPool(transport, 1, 64)) as pool:
         held = pool.acquire(0.0)
         with pytest.raises(NoFreeSlotError):

@@ -35,7 +35,7 @@ def test_each_waits_for_what_was_reserved_before_it() -> None:
     assert rate.reserve(64, FOREVER) == 0.25
 
 
-def test_one_who_would_wait_too_long_claims_nothing() -> None:
+def test_a_caller_that_would_wait_too_long_reserves_nothing() -> None:
     rate, _ = limited()
     assert rate.reserve(128, 0.0) == 0.0
     assert rate.reserve(1 << 40, 0.75) is None
@@ -50,7 +50,7 @@ def test_a_pause_allows_no_burst() -> None:
     assert rate.reserve(128, FOREVER) == 1.0
 
 
-def test_what_did_not_go_by_is_for_the_next() -> None:
+def test_returned_bytes_are_available_to_the_next_caller() -> None:
     rate, _ = limited()
     rate.reserve(256, FOREVER)
     rate.give_back(128)

@@ -106,7 +106,7 @@ def gone(attempt: Attempt) -> int:
     raise PeerLostError("gone")
 
 
-def test_all_arrives_and_who_delivered_it_is_told(world: World) -> None:
+def test_everything_arrives_and_the_result_names_the_sources(world: World) -> None:
     wanted = pieces(9)
     even = MadeUpSource("even:1", has_numbers={0, 2, 4, 6, 8})
     odd = MadeUpSource("odd:1", has_numbers={1, 3, 5, 7})
@@ -127,7 +127,9 @@ def test_nothing_to_receive_asks_nobody(world: World) -> None:
     assert world.events == [TransferStarted(0, 0), TransferFinished(0, 0)]
 
 
-def test_what_a_source_owed_comes_from_another_and_its_failure_is_kept(world: World) -> None:
+def test_missing_parts_of_a_failed_source_come_from_another_and_its_failure_is_kept(
+    world: World,
+) -> None:
     wanted = pieces(4)
     good = MadeUpSource("good:1", has_numbers=set())
 

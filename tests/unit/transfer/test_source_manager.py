@@ -274,7 +274,7 @@ def test_sources_that_lack_the_rest_are_waited_for_longer_and_counted(new_world:
     assert world.looks >= STUCK_SECONDS
 
 
-def test_what_a_source_gets_meanwhile_prolongs_the_waiting(new_world: Any) -> None:
+def test_new_parts_at_a_source_prolong_the_wait(new_world: Any) -> None:
     source = lacking("a:1")
     world = new_world(source, patience_seconds=0.0)
     got_more = threading.Event()

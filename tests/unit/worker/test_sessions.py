@@ -34,12 +34,12 @@ def test_a_target_that_states_none_is_a_plain_one(offered: tuple[str, ...]) -> N
     assert choose_transport([], offered) == ("nixl" if "nixl" in offered else "inproc")
 
 
-def test_a_target_without_a_transport_of_ours_is_told_which_there_are() -> None:
+def test_the_error_for_a_target_without_our_transports_names_them() -> None:
     with pytest.raises(TransportNotAllowedError, match="by stream, nixl only"):
         choose_transport(["rdma"], ("stream", "nixl"))
 
 
-def test_a_plain_target_is_told_what_to_start_the_source_with() -> None:
+def test_the_error_for_a_plain_target_says_how_to_start_the_source() -> None:
     with pytest.raises(TransportNotAllowedError, match="MX_TRANSPORT=nixl"):
         choose_transport([], ("stream",))
 

@@ -66,7 +66,7 @@ def test_a_cache_of_another_root_that_cannot_be_adapted_is_not_used(tmp_path: Pa
     }
 
 
-def test_a_root_that_nothing_tells_the_place_of_keeps_no_source_away() -> None:
+def test_a_root_with_an_unknown_path_excludes_no_source() -> None:
     generic = SelectedKind(get_kind("generic"))
     assert explained(generic, "cuda", labels={ROOT_LABEL: "/elsewhere"}) == {"cuda": True}
     (root,) = roots_here(generic)
