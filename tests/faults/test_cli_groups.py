@@ -185,7 +185,7 @@ def test_an_interrupted_member_takes_the_others_back(nodes: Nodes) -> None:
     nodes.assert_unchanged()
 
 
-def test_a_server_that_goes_between_staging_and_vote(nodes: Nodes) -> None:
+def test_a_server_that_ends_between_staging_and_vote(nodes: Nodes) -> None:
     with ExitStack() as stack:
         server = stack.enter_context(ExitStack())
         address = server.enter_context(running_central(CONFIG))

@@ -93,7 +93,7 @@ def test_a_source_that_is_asked_to_stop_during_a_read(cluster: Cluster, tmp_path
     assert [found["status"] for found in cluster.sources()] == ["stale"]
 
 
-def test_a_server_that_stops_first_keeps_nobody_from_stopping(
+def test_a_server_that_stops_first_does_not_block_the_others(
     cluster: Cluster, cache: Path, tmp_path: Path
 ) -> None:
     env = clean_environment(tmp_path)

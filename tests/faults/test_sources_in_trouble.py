@@ -99,7 +99,7 @@ def test_a_session_that_the_source_lost_is_opened_again(
     assert not fetched.left_behind
 
 
-def test_memory_that_was_used_anew_is_not_the_sources_fault(
+def test_memory_that_was_reused_is_not_a_fault_of_the_source(
     fleet: Fleet, cache: Path, tmp_path: Path, ends: list[Callable[[], None]]
 ) -> None:
     """The lease of a target that was stopped ran out, so what it reads may be anything."""

@@ -283,7 +283,7 @@ def test_refusals_inside_the_answer_for_deployed_clients(
         assert "publish again" in p2p.UpdateStatus(update, timeout=10).message
 
 
-def test_a_load_that_is_no_number_is_not_known(client: CentralClient) -> None:
+def test_a_load_that_is_not_a_number_is_unknown(client: CentralClient) -> None:
     client.publish(IDENTITY, RECORD, "w1")
     assert client.update_status(SOURCE, "w1", 1, SourceStatus.READY, float("nan"))
     [ref] = client.list_sources(SourceQuery())

@@ -67,7 +67,7 @@ def test_run_keeps_what_the_child_printed(processes: Processes) -> None:
     assert not exists(child.popen.pid)
 
 
-def test_a_failed_child_is_named_with_its_command_and_last_words(
+def test_the_error_for_a_failed_child_has_its_command_and_last_line(
     processes: Processes, told: list[str]
 ) -> None:
     code = "import sys; print('\\n'.join(map(str, range(40))), file=sys.stderr); sys.exit(7)"

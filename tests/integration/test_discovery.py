@@ -114,7 +114,7 @@ def test_listings_of_an_older_server_are_filtered_ordered_and_cut_here(
     assert listed(min_training_step=0) == []
 
 
-def test_an_error_of_one_record_goes_on_to_the_next(
+def test_after_an_error_of_one_record_the_next_is_read(
     older: OlderServer, client: CentralClient
 ) -> None:
     for worker_id in ("a", "b", "c"):

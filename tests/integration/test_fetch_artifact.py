@@ -125,7 +125,9 @@ def test_an_artifact_that_the_source_does_not_have_is_not_found(
             fetch(server.endpoint, artifact.artifact_id, agent)
 
 
-def test_nobody_there_names_the_endpoint(tmp_path: Path, agent: Transport) -> None:
+def test_the_error_of_an_unreachable_source_names_its_endpoint(
+    tmp_path: Path, agent: Transport
+) -> None:
     with pytest.raises(PeerLostError, match=r"127\.0\.0\.1:1 was lost") as caught:
         fetch("127.0.0.1:1", "0" * 64, agent)
     assert caught.value.retryable

@@ -83,7 +83,7 @@ def test_all_that_fail_are_listed(fleet: Fleet, tmp_path: Path) -> None:
     assert not (tmp_path / "cold").exists()
 
 
-def test_an_interrupted_fetch_goes_on_where_it_was(fleet: Fleet, tmp_path: Path) -> None:
+def test_an_interrupted_fetch_continues_where_it_stopped(fleet: Fleet, tmp_path: Path) -> None:
     cache = fill_cache(tmp_path / "warm", large=LARGE_BYTES)
     source, published = fleet.publish(cache)
     counting = Counting()

@@ -333,7 +333,7 @@ def test_the_reaper_spares_a_row_whose_heartbeat_has_not_reached_the_record(
     over(valkey.url, scenario)
 
 
-def test_the_reaper_removes_a_row_whose_record_is_gone(valkey: RedisProcess) -> None:
+def test_the_reaper_removes_a_row_without_a_record(valkey: RedisProcess) -> None:
     async def scenario(backend: MetadataBackend) -> None:
         await put(backend)
         valkey.client.delete(WORKER)
@@ -378,7 +378,7 @@ def test_a_poison_row_is_skipped_with_a_warning_and_others_are_listed(
     over(valkey.url, scenario)
 
 
-def test_a_worker_id_that_is_no_text_is_skipped(valkey: RedisProcess) -> None:
+def test_a_worker_id_that_is_not_text_is_skipped(valkey: RedisProcess) -> None:
     async def scenario(backend: MetadataBackend) -> None:
         await put(backend)
         valkey.client.hset(INDEX, b"\xff", b"3")

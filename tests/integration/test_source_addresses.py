@@ -172,7 +172,7 @@ def test_an_address_to_listen_on_that_is_not_ours_is_named(cluster: Cluster, cac
 # --- ports ----------------------------------------------------------------------------------------
 
 
-def test_ranks_of_one_node_publish_beside_each_other(cluster: Cluster, cache: Path) -> None:
+def test_several_ranks_of_one_node_can_publish(cluster: Cluster, cache: Path) -> None:
     port, _, stream, _ = free_ports(4)
     env = {"MX_WORKER_GRPC_PORT": str(port), "MX_WORKER_STREAM_PORT": str(stream)}
     with (

@@ -222,7 +222,7 @@ def test_pages_hold_what_was_asked_for(server: ArtifactServer) -> None:
         assert caught.value.code() is grpc.StatusCode.NOT_FOUND
 
 
-def test_a_bundle_that_its_disk_gives_back_wrong_is_never_served(
+def test_a_bundle_that_its_disk_returns_damaged_is_never_served(
     tmp_path: Path, artifact: SealedArtifact
 ) -> None:
     bundles = artifact.bundles(in_files=tmp_path)

@@ -238,7 +238,7 @@ def test_a_default_root_that_cannot_be_is_refused_before_the_transfer(
             call(get_kind("triton"), TRITON)
 
 
-def test_a_plan_says_that_there_is_no_room(
+def test_a_plan_fails_if_there_is_no_space(
     fetcher: Callable[..., ArtifactFetcher], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def full(needs: Iterable[Need]) -> None:

@@ -45,7 +45,7 @@ def _node(tmp_path: Path) -> Node:
     return Node(tmp_path)
 
 
-def test_nobody_waits_for_something_else(node: Node, tmp_path: Path) -> None:
+def test_fetches_of_different_artifacts_or_roots_do_not_wait(node: Node, tmp_path: Path) -> None:
     with node.turn(), node.turn("b"), node.turn(root=tmp_path / "other"):
         assert len(list(node.bundle_root.iterdir())) == 3
     assert list(node.bundle_root.iterdir()) == []
@@ -75,7 +75,7 @@ def test_a_fetch_continues_without_its_turn_after_the_timeout(node: Node, tmp_pa
         assert len(list(node.bundle_root.iterdir())) == 1  # is still held
 
 
-def test_without_locks_nobody_waits(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_locks_there_is_no_wait(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(descriptor: int, operation: int) -> None:
         raise OSError(95, "Operation not supported")
 

@@ -106,7 +106,7 @@ def test_the_kind_decides_which_files_are_left_out(tmp_path: Path) -> None:
         bundle.close()
 
 
-def test_sealing_again_gives_what_sealing_gives(tmp_path: Path) -> None:
+def test_sealing_again_gives_the_same_as_sealing(tmp_path: Path) -> None:
     roots = {"": tmp_path / "warm"}
     fill(roots[""], {"a/x": b"1", "b": b"2"})
     source = transfer_of_kind(get_kind("generic"), bundle_root=tmp_path / "bundles", roots=roots)

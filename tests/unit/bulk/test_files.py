@@ -249,7 +249,7 @@ def test_a_device_without_room(tmp_path: Path, directory: int) -> None:
 
 
 @pytest.mark.parametrize(("offset", "length"), OUTSIDE)
-def test_no_byte_beside_the_buffer_is_written(
+def test_no_byte_outside_the_buffer_is_written(
     tmp_path: Path, directory: int, offset: int, length: int
 ) -> None:
     with pytest.raises(ValueError, match="'a' does not lie in the buffer"):
@@ -417,7 +417,7 @@ def test_only_regular_files_are_written(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("offset", "length"), OUTSIDE)
-def test_no_byte_beside_the_buffer_is_read_into(
+def test_no_byte_outside_the_buffer_is_written_by_a_read(
     tmp_path: Path, directory: int, offset: int, length: int
 ) -> None:
     (tmp_path / "a").write_bytes(bytes(100))

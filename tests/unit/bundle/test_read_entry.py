@@ -120,7 +120,7 @@ def test_several_fail_each_for_its_own_reason(root: Path) -> None:
     assert_read(places["b"], [b"", b"1234", b"56"])
 
 
-def test_a_fault_of_what_changed_meanwhile_is_none_for_good(root: Path) -> None:
+def test_a_fault_in_an_entry_that_changed_meanwhile_is_temporary(root: Path) -> None:
     def fault_of(entry: EntryView) -> str | None:
         if entry.path == "b":  # while it is judged, before its stamps are looked at
             replace(root / "b" / "x")

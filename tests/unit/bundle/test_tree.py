@@ -52,7 +52,7 @@ def test_a_root_that_is_no_directory(tmp_path: Path, make: str) -> None:
     assert "--root" in caught.value.hint()
 
 
-def test_links_inside_the_root_stand_for_their_files(tmp_path: Path) -> None:
+def test_links_inside_the_root_are_packed_as_their_files(tmp_path: Path) -> None:
     root = write_tree(tmp_path / "root", {"d": {"x": b"content"}, "e": {}})
     (root / "relative").symlink_to("d/x")
     (root / "absolute").symlink_to(root / "d" / "x")

@@ -15,7 +15,7 @@ def models(*ranks: int, directory: str = MEGA) -> list[str]:
     return [f"{directory}/rank_{rank}_0/model" for rank in ranks]
 
 
-def test_ranks_that_are_alike_lack_nothing() -> None:
+def test_equal_ranks_lack_nothing() -> None:
     assert rank_sets(models(*range(8))) == (RankSet(MEGA, 8, {}),)
 
 

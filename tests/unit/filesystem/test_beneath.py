@@ -184,7 +184,7 @@ def test_files_of_other_users_are_not_removed(held: Directory, tmp_path: Path) -
     assert held.names() == ["link"]
 
 
-def test_directories_that_lie_too_deep_stay(held: Directory, tmp_path: Path) -> None:
+def test_directories_that_are_nested_too_deeply_stay(held: Directory, tmp_path: Path) -> None:
     place = os.open(tmp_path / "in", os.O_RDONLY)
     for _ in range(beneath.MAX_DEPTH + 5):
         os.mkdir("d", dir_fd=place)

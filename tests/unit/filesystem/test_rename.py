@@ -67,7 +67,7 @@ def test_a_new_file_gets_its_name(two: Two) -> None:
 
 @pytest.mark.usefixtures("way")
 @pytest.mark.parametrize("what", ["file", "directory", "empty directory", "broken link"])
-def test_nothing_that_stands_there_is_overwritten(two: Two, what: str) -> None:
+def test_no_existing_file_is_overwritten(two: Two, what: str) -> None:
     name = two.there / "name"
     if what == "file":
         name.write_text("old")

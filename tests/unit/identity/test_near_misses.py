@@ -226,7 +226,7 @@ def test_variables_that_change_what_is_compiled(
         ("cute_dsl", "cute_dsl_arch", "CUTE_DSL_ARCH", "sm90", "sm_90a", "90a"),
     ],
 )
-def test_a_list_of_what_the_device_has_is_no_difference(
+def test_a_list_of_device_features_is_not_a_difference(
     kind: str, name: str, variable: str, gpu_arch: str, listed: str, value: str
 ) -> None:
     def found(**env: str) -> str:

@@ -161,7 +161,7 @@ def test_durable_files_are_not_checked_after_a_restart(
     assert node.is_installed()
 
 
-def test_an_older_install_does_not_speak_for_what_stands(
+def test_a_replaced_entry_is_not_checked_by_an_older_receipt(
     node: Node, boot_once_more: Callable[[], None], tmp_path: Path
 ) -> None:
     """Only the newest receipt of an entry does: the one before knew another content."""

@@ -305,7 +305,7 @@ def test_root_that_is_a_file_is_refused(root: Path, bundle: Path) -> None:
     assert root.read_bytes() == b"not a directory"
 
 
-def test_rule_that_makes_no_sense_is_refused(root: Path, bundle: Path) -> None:
+def test_an_invalid_rule_is_refused(root: Path, bundle: Path) -> None:
     for rule in (lambda path: "elsewhere", lambda path: "k1" if "so" in path else path):
         with pytest.raises(InstallError, match="rule"):
             install_roots(

@@ -44,7 +44,7 @@ def test_changed_removed_and_replaced_entries_are_not_unchanged(root: Path) -> N
     assert standing(root) == []
 
 
-def test_the_newest_receipt_speaks_of_an_entry(root: Path, tmp_path: Path) -> None:
+def test_the_newest_receipt_decides_about_an_entry(root: Path, tmp_path: Path) -> None:
     new = make_bundle(tmp_path / "new.tar", {"k1/a": b"another one"})
     install(root, new, replace=True)
     found = PreviousInstalls([root_of(root)])
@@ -64,7 +64,7 @@ def test_the_files_of_another_boot_are_read(root: Path, monkeypatch: pytest.Monk
     assert standing(root) == ["k2", "k3"]
 
 
-def test_where_nothing_was_installed_nothing_stands(tmp_path: Path) -> None:
+def test_a_root_without_an_install_has_no_unchanged_entries(tmp_path: Path) -> None:
     assert standing(tmp_path / "absent") == []
     assert PreviousInstalls([]) is not None
 

@@ -176,7 +176,7 @@ def test_a_later_install_owns_its_entries(root: Path, bundle: Path, tmp_path: Pa
     assert not root.exists()  # the first install made it
 
 
-def test_a_root_that_is_gone_is_done(root: Path, bundle: Path) -> None:
+def test_a_root_that_does_not_exist_needs_no_uninstall(root: Path, bundle: Path) -> None:
     receipt = install(root, bundle).receipt_path
     root.rename(root.parent / "away")
     assert undo(receipt).is_complete

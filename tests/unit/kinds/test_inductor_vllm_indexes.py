@@ -80,7 +80,7 @@ def test_an_index_that_vllm_could_not_read_costs_its_tree(tmp_path: Path) -> Non
     assert not (tmp_path / TREE).exists()
 
 
-def test_other_files_of_that_name_are_none_of_ours(tmp_path: Path) -> None:
+def test_other_files_of_that_name_are_ignored(tmp_path: Path) -> None:
     (tmp_path / "deep").mkdir()
     (tmp_path / "deep" / "vllm_compile_cache.py").write_text("import os")
     assert relocate_vllm_indexes(tmp_path, ROOT).dropped == {}

@@ -45,7 +45,7 @@ def child_paths(group: Path) -> dict[str, str]:
 
 @pytest.mark.parametrize("key", [KEY, "k1", f"triton/0/{KEY}", f"0a1b2c3d4e/r/triton_cache/{KEY}"])
 @pytest.mark.parametrize("source", ["/src/.triton/cache", "/a/b/c/d", "relative/cache", "../cache"])
-def test_children_stand_below_the_final_root(tmp_path: Path, key: str, source: str) -> None:
+def test_children_are_below_the_final_root(tmp_path: Path, key: str, source: str) -> None:
     group = make_group(tmp_path, key, source)
     report = relocate_triton_groups(tmp_path, ROOT)
     assert (report.rewritten, report.dropped) == (1, {})

@@ -53,7 +53,7 @@ def test_memory_is_returned_once_when_a_buffer_is_closed_twice(lender: Lender) -
     assert not lender.is_in_memory(61)
 
 
-def test_a_buffer_that_was_cut_gives_back_all_that_it_took(lender: Lender) -> None:
+def test_a_buffer_that_was_cut_returns_all_its_memory(lender: Lender) -> None:
     buffer = lender.lend(100)
     buffer.cut(1)
     assert not lender.is_in_memory(1), "its pages are still there"

@@ -99,7 +99,7 @@ def test_the_documented_index_entries() -> None:
     )
 
 
-def test_an_entry_without_a_time_is_no_summary() -> None:
+def test_an_entry_without_a_time_is_not_a_summary() -> None:
     assert records.record_of_entry(b'{"worker_rank":4,"status":2}') is None
 
 

@@ -19,7 +19,7 @@ def limited() -> tuple[RateLimit, FakeClock]:
     return RateLimit(RATE, clock), clock
 
 
-def test_without_a_limit_nobody_waits() -> None:
+def test_without_a_limit_there_is_no_wait() -> None:
     rate = RateLimit(None, FakeClock())
     assert not rate.is_set
     assert [rate.reserve(1 << 60, 0.0) for _ in range(3)] == [0.0, 0.0, 0.0]
@@ -70,7 +70,7 @@ asks = st.tuples(st.integers(min_value=1, max_value=1000), st.integers(min_value
 
 
 @given(st.lists(asks, max_size=30))
-def test_never_more_goes_by_than_the_rate_and_what_was_asked_last(
+def test_no_more_bytes_pass_than_the_rate_and_the_last_request(
     asked: list[tuple[int, int]],
 ) -> None:
     """`asked` has, for each ask, its bytes and the pause [s/16] before it."""

@@ -90,7 +90,7 @@ def test_the_rate_limit_of_a_target_counts_as_a_slow_link() -> None:
     assert _encoding(link, rate=10e6).should_compress(SPAN)
 
 
-def test_a_source_that_gives_its_bytes_slowly_is_a_slow_link_from_the_first() -> None:
+def test_a_source_with_a_rate_limit_is_a_slow_link_from_the_start() -> None:
     def limited(bytes_per_second: int, link: LinkMeter) -> CompressionPolicy:
         encoding = CompressionPolicy(AUTO, None, link)
         encoding.on_offer((ZSTD,), bytes_per_second)

@@ -120,7 +120,7 @@ def test_everything_arrives_and_the_result_names_the_sources(world: World) -> No
     world.check_nothing_is_left()
 
 
-def test_nothing_to_receive_asks_nobody(world: World) -> None:
+def test_an_empty_transfer_calls_no_source(world: World) -> None:
     source = MadeUpSource()
     assert world.receive([], source) == {}
     assert source.log == []
@@ -302,6 +302,6 @@ def test_a_target_that_serves_on_says_so_and_reads_one_extent_at_a_time_from_eac
 
 
 @pytest.mark.parametrize("count", [0, -1])
-def test_a_transfer_of_no_extents_at_once_makes_no_sense(count: int) -> None:
+def test_a_transfer_needs_at_least_one_extent_in_flight(count: int) -> None:
     with pytest.raises(ValueError, match="in flight"):
         TransferLimits(1.0, count)

@@ -324,7 +324,7 @@ def test_an_error_after_the_deadline_is_the_deadline_s_and_no_source_s(new_world
     assert world.failures.by_endpoint == {}
 
 
-def test_an_error_after_the_end_of_the_transfer_is_no_source_s(new_world: Any) -> None:
+def test_an_error_after_the_end_of_the_transfer_is_no_failure_of_a_source(new_world: Any) -> None:
     def script(attempt: Attempt) -> int:
         world.state.fail(NoSpaceError("full"))
         raise PeerLostError("its channel was closed")

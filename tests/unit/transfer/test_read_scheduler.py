@@ -87,7 +87,7 @@ def test_a_source_without_a_delivery_is_tried_once_if_others_delivered() -> None
     assert taken_from(board) is new
 
 
-def test_one_that_loses_what_it_had_is_no_error() -> None:
+def test_a_source_that_loses_parts_is_no_error() -> None:
     shrinking, answers = FakeSource(0), iter([True, True])  # when it is chosen, twice
     board, _clock, _ = board_of(shrinking)
     shrinking.has = lambda span: next(answers, False)  # type: ignore[method-assign]

@@ -54,7 +54,7 @@ def test_the_caller_that_takes_the_transport_waits_for_it_and_owns_it(slow: Slow
     transport.close()
 
 
-def test_one_that_nobody_takes_is_waited_for_by_nobody_and_closed(slow: SlowStart) -> None:
+def test_a_transport_that_is_not_taken_is_closed_and_not_waited_for(slow: SlowStart) -> None:
     opening = OpeningTransport(slow.open)
     opening.close()
     assert not slow.closed.is_set()

@@ -102,7 +102,7 @@ def test_a_block_lies_compressed_where_its_lease_says(
 
 
 @pytest.mark.parametrize(("ratio", "encoding"), [(0.95, ZSTD), (0.96, ""), (1.5, "")])
-def test_a_block_that_hardly_becomes_smaller_goes_as_it_is(
+def test_a_block_that_hardly_shrinks_is_sent_uncompressed(
     agent: InprocTransport,
     blocks: Blocks,
     served: ServedArtifact,

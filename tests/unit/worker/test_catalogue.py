@@ -32,7 +32,7 @@ def catalogue() -> Catalogue:
 # --- ids -----------------------------------------------------------------------------------------
 
 
-def test_an_artifact_is_found_by_its_ids_or_by_one_or_none_where_it_is_alone(
+def test_an_artifact_is_found_by_its_ids_or_without_them_if_it_is_the_only_one(
     catalogue: Catalogue,
 ) -> None:
     served = serve("one", A, new_memory())

@@ -50,7 +50,7 @@ def explained(
     return {each.stored.worker_id: each.fits for each in found.candidates}
 
 
-def test_the_accelerator_of_the_identity_counts_where_none_is_wanted() -> None:
+def test_the_accelerator_of_the_identity_counts_if_none_is_stated() -> None:
     selected = SelectedKind(TRITON, {"": Path("/root")})
     assert explained(selected, "cuda", "rocm") == {"cuda": True, "rocm": False}
     assert explained(selected, "cuda", "rocm", wanted="rocm") == {"cuda": False, "rocm": True}
