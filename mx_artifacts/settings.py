@@ -57,7 +57,7 @@ def _setting(
 ) -> Setting[T]:
     function: Callable[[Mapping[str, str]], T]
     function = default if callable(default) else lambda _env: default
-    text = (str(default) or "none") if default_text is None else default_text
+    text = (str(default) if default_text is None else default_text) or "none"
     setting = Setting(name, function, parse, meaning, text, aliases, fallbacks, lenient)
     SETTINGS.append(setting)  # type: ignore[arg-type]
     return setting
