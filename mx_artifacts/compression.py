@@ -36,8 +36,8 @@ def check_mode(mode: str) -> None:
     """
     if mode == ZSTD and not encodings():
         raise ConfigurationError(
-            "compression is to be zstd, which is not installed here",
-            hint="pip install 'mx-artifacts[zstd]', or leave it at auto",
+            "compression is set to zstd, but zstd is not installed",
+            hint="pip install 'mx-artifacts[zstd]', or set the compression to auto",
         )
 
 

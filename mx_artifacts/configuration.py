@@ -47,7 +47,7 @@ class Setting(Generic[T]):
         return next((name for name in self.names if env.get(name)), None)
 
     def default_here(self) -> T:
-        """Return the default on this node, whatever the setting's own variables say."""
+        """Return the default on this node, without reading the variables of the setting."""
         return self.default(environment())
 
     def read(
@@ -129,7 +129,7 @@ def from_settings(read: Callable[[SettingValues], T], default: Callable[[], T]) 
 
 
 def nested(cls: type[S]) -> S:
-    """Return a dataclass field that holds settings of another class, filled likewise."""
+    """Return a dataclass field for settings of another class, which are read in the same way."""
     made: S = field(default_factory=cls, metadata={_NESTED: cls})
     return made
 
@@ -137,8 +137,8 @@ def nested(cls: type[S]) -> S:
 class EnvironmentSettings:
     """Base of dataclasses whose fields are settings.
 
-    Made without `from_environment`, every field has the default of the settings table, whatever
-    the environment says.
+    Without `from_environment`, every field has the default of the settings table; the environment
+    is not read.
     """
 
     @classmethod

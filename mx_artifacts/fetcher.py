@@ -84,13 +84,13 @@ class ArtifactFetcher:
         clock: Clock = SYSTEM_CLOCK,
         timing: TransferTiming = DEFAULT_TIMING,
     ) -> None:
-        """Ask nobody yet.
+        """Make no call yet.
 
         `transport_factory` makes the transport; by default that which the settings name.
 
         Raises:
-            ConfigurationError: zstd is demanded and not installed; or what is fetched is to be
-                served on where nobody could reach it.
+            ConfigurationError: zstd is required but not installed; or, with `seed`, no other
+                machine could use the address to announce.
         """
         check_mode(settings.serving.compression)
         if settings.seed:
@@ -131,7 +131,7 @@ class ArtifactFetcher:
 
         Raises:
             NoSourceError, IncompatibleSourceError: none, after `wanted.wait_seconds`.
-            MetadataError: the central server does not answer, likewise.
+            MetadataError: the central server does not answer within `wanted.wait_seconds`.
         """
         if kind is not None:
             check_stated_roots(kind, identity, roots or {})
@@ -171,13 +171,13 @@ class ArtifactFetcher:
         wanted: SourceWanted = ANY_SOURCE,
         replace: bool = False,
     ) -> FetchPlan:
-        """Say what `fetch_and_install` with the same arguments would do; changes nothing.
+        """Return what `fetch_and_install` with the same arguments would do; change nothing.
 
         Raises:
-            UnusablePlaceError: a root or the bundle root cannot be written to. For roots that
-                are stated, and the bundle root, before any source is looked for or waited for.
+            UnusablePlaceError: a root or the bundle root cannot be written to. For stated roots and
+                the bundle root, this is checked before a source is looked for.
             NoSpaceError: the first source's artifact does not fit beside the roots.
-            NoSourceError, IncompatibleSourceError, MetadataError: nobody to ask.
+            NoSourceError, IncompatibleSourceError, MetadataError: no source was found.
         """
         plan = self._plan(kind, identity, roots, wanted=wanted, replace=replace)
         if plan.already is None:
@@ -209,8 +209,8 @@ class ArtifactFetcher:
     ) -> dict[Path, int]:
         """Return how many entries each root holds now.
 
-        Those that an artifact has too are kept, or with `replace` replaced; which they are nobody
-        knows before the artifact is here.
+        Entries that are also in the artifact are kept, or with `replace` replaced. Which entries
+        these are is known only after the transfer.
         """
         return self._transfer(kind, identity, roots).count_existing_entries()
 
@@ -228,22 +228,22 @@ class ArtifactFetcher:
         """Fetch from the first source that delivers and install into this node's roots.
 
         `roots` overrides the kind's roots by name ("" is the primary root); the others are where
-        the identity's engine looks. Entries that the
-        roots already hold are kept, unless `replace`. Without `replace` nothing is transferred
-        when the artifact is installed here, and its files are as they were installed; and while
-        another process of this node fetches it into these roots, this one waits.
+        the engine of the identity looks. Existing entries are kept, unless `replace`. Without
+        `replace`, nothing is transferred if the artifact is already installed and its files have
+        not changed. While another process of this node fetches it into the same roots, this call
+        waits.
 
-        With a `group`, all of its members' calls install or none does (docs/groups.md); the group's
-        artifacts may differ from node to node. It is joined before a source is looked for.
+        With a `group`, the calls of all members install, or none does (docs/groups.md). Members may
+        install different artifacts. The group is joined before a source is looked for.
 
         Raises:
             UnusablePlaceError, NoSourceError, IncompatibleSourceError, MetadataError: as `plan`.
             TransferFailedError: every source failed.
             InstallError, BundleError: the roots are as they were.
-            GroupFailedError: any of these, at whichever member; the roots are as they were.
-            GroupInDoubtError: likewise, but others may have installed.
+            GroupFailedError: one of these errors occurred at a member; the roots are as they were.
+            GroupInDoubtError: the roots are as they were, but other members may have installed.
             NodeLimitError: this process may have no more threads, files or memory.
-            ConfigurationError, RemoteError: the group cannot be joined; nothing was asked for.
+            ConfigurationError, RemoteError: the group cannot be joined; nothing was fetched.
         """
         plan = partial(self._plan, kind, identity, roots, replace=replace)
         fetch = _Fetch(identity, self._transfer(kind, identity, roots), replace, wanted)
@@ -304,15 +304,16 @@ class ArtifactFetcher:
         source, transfer = sources[0], fetch.transfer
         agreement.before_commit(source.artifact_id)
         if agreement is not ALONE and transfer.find_installed(source.artifact_id) is None:
-            raise InstallError(f"what {already.receipt_path} lists was changed meanwhile")
+            raise InstallError(f"entries in {already.receipt_path} were changed meanwhile")
         agreement.before_receipt(already.roots)
         total_bytes = self._seed_only(fetch, sources) if self._settings.seed else 0
         return FetchResult(transfer.name, source, total_bytes, 0.0, 0.0, already)
 
     def _seed_only(self, fetch: _Fetch, sources: Sequence[ArtifactSourceEndpoint]) -> int:
-        """Receive what is installed already, to serve it: what is here was adapted to here.
+        """Receive an installed artifact again, to serve it; its files were adapted to this node.
 
-        Return the bytes that came. The install stays; where this fails, seed.failed tells.
+        Return the number of received bytes. The install stays. If this fails, the event seed.failed
+        reports it.
         """
         same = [each for each in sources if each.artifact_id == sources[0].artifact_id]
         try:
@@ -370,7 +371,7 @@ class ArtifactFetcher:
         )
 
     def _find_others(self, fetch: _Fetch, artifact_id: str) -> list[SourceAddress]:
-        """Return who serves an artifact now, but for this process."""
+        """Return the sources that serve an artifact now, without this process."""
         seen = fetch.seen.setdefault(artifact_id, {})
         found = self._finder.find_others(fetch.identity, artifact_id, seen)
         return [address for address in found if address.endpoint != self._seeds.endpoint]

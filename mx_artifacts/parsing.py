@@ -69,7 +69,7 @@ def parse_path(text: str) -> Path:
     try:
         return Path(text.strip()).expanduser()
     except RuntimeError:  # ~name of an unknown user
-        raise ValueError("a path in a home directory that exists") from None
+        raise ValueError("a path whose ~ names a home directory") from None
 
 
 _HOST_NAME = re.compile(
@@ -150,7 +150,7 @@ def parse_rate(text: str) -> int | None:
     try:
         return None if text.strip() == "0" else parse_size(text)
     except ValueError:
-        raise ValueError("bytes a second, such as 500MiB, or 0 for any number") from None
+        raise ValueError("bytes per second, such as 500MiB, or 0 for no limit") from None
 
 
 def parse_chunk_size(text: str) -> int:
@@ -212,7 +212,7 @@ def parse_names(text: str) -> tuple[str, ...]:
     """Accept names by commas, each one once."""
     names = tuple(each.strip() for each in text.split(",") if each.strip())
     if not names or len(set(names)) < len(names) or not all(map(_LABEL.fullmatch, names)):
-        raise ValueError("different names by commas, such as zone,rack,host")
+        raise ValueError("different names, separated by commas, such as zone,rack,host")
     return names
 
 

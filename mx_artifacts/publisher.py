@@ -31,10 +31,10 @@ from mx_artifacts.transport.base import Transport
 
 @dataclass(frozen=True)
 class PublishResult:
-    """What was announced, and what of the roots went into it.
+    """The announced artifact, and what of each root is in it.
 
-    `uneven_ranks` are the models of which some rank's directory lacks what others have: there the
-    target's rank compiles alone while the others wait for it.
+    `uneven_ranks` are the models with a rank whose directory lacks files of other ranks. This rank
+    of a target compiles alone while the others wait for it.
     """
 
     kind: str
@@ -65,9 +65,9 @@ class _Serving:
 class ArtifactPublisher:
     """Publishes caches of one process. Use it as a context manager, or `close` it.
 
-    Where nobody closes it, its sources are marked STALE when the process ends normally; in a child
-    of fork it does nothing. The transport is the caller's; close it after the publisher. Not
-    thread-safe.
+    If it is not closed, its sources are marked STALE when the process ends normally; in a child
+    process made by fork, it does nothing. The caller owns the transport; close it after the
+    publisher. Not thread-safe.
     """
 
     def __init__(
@@ -79,11 +79,11 @@ class ArtifactPublisher:
         events: EventSink = ignore_events,
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
-        """Ask nobody yet, and listen on nothing.
+        """Make no call and do not listen yet.
 
         Raises:
-            ConfigurationError: nobody else could use the address that would be announced; there is
-                no such port; or zstd is demanded and not installed.
+            ConfigurationError: no other machine could use the address to announce; there is no such
+                port; or zstd is required but not installed.
         """
         settings.serving.check(client.address)
         self._client = client
@@ -171,17 +171,18 @@ class ArtifactPublisher:
         return _published(kind, source)
 
     def republish(self, published: PublishResult) -> PublishResult:
-        """Seal what was published again; serve and announce it in the place of what was.
+        """Seal a published kind again; serve and announce the result in place of the old artifact.
 
-        Returns `published` itself where that gives the same artifact: then nothing changed. Else
-        whoever looks for sources finds the old artifact or the new one, under the same ids; the
-        old one is served no more, but what is leased of it stays until its lease ends.
+        Return `published` itself if the result is the same artifact; then nothing changed.
+        Otherwise, a target that looks for sources finds either the old artifact or the new one,
+        under the same ids. The old one is no longer served, but its leases stay valid until they
+        end.
 
         Raises:
-            BundleError: nothing to publish any more, or not the required ranks.
+            BundleError: there is nothing to publish any more, or required ranks are missing.
             MetadataError, RemoteError, RegistrationError, NoSpaceError
-            ConfigurationError: `published` is not what is served, such as when it was replaced.
-            In all cases what was published is served on.
+            ConfigurationError: `published` is not served, for example because it was replaced. In
+            all cases, the old artifact is still served.
         """
         serving = self._serving_of(published)
         kind, source = serving.transfer.cache_kind, serving.source
@@ -209,7 +210,7 @@ class ArtifactPublisher:
         raise ConfigurationError(
             f"this publisher does not serve artifact {published.artifact_id} of source "
             f"{published.mx_source_id}",
-            hint="publish again what `publish` or `republish` returned last",
+            hint="pass the result of the last `publish` or `republish`",
         )
 
     def close(self) -> None:
@@ -262,6 +263,6 @@ def _check_ranks(kind: CacheKind, bundle: ArtifactBundle, count: int | None) -> 
     if wrong:
         raise BundleError(
             f"{kind.name} must have {count} complete ranks of each model: {'; '.join(wrong)}",
-            hint="wait until every rank has saved its cache, and remove directories of models "
-            "that are not served any more; or publish without --require-ranks",
+            hint="wait until every rank has saved its cache, and remove the directories of models "
+            "that are no longer served; or publish without --require-ranks",
         )

@@ -1,6 +1,7 @@
-"""The process's first and last moment: `python -m mx_artifact_cli`, and the console script.
+"""Starts and ends the process of `python -m mx_artifact_cli` and of the console script.
 
-Nothing is imported here before signals are held, since the imports are most of a short command.
+It holds signals before it imports anything, because a short command spends most of its time in
+imports.
 """
 
 from __future__ import annotations
@@ -12,10 +13,11 @@ from mx_artifact_cli.signals import hold_signals
 
 
 def run() -> NoReturn:
-    """Run the process's command line and leave with its exit code.
+    """Run the command line of this process and exit with its code.
 
-    Without the interpreter's own end: threads of NIXL that an interrupt left behind may still be
-    inside C++, whose static destructors would abort the process. `main` has cleaned up and flushed.
+    It does not end the interpreter in the usual way. After an interrupt, threads of NIXL may still
+    be in C++ code, and the static destructors of C++ would abort the process. `main` has already
+    cleaned up and flushed.
     """
     held = hold_signals()
     from mx_artifact_cli.main import main

@@ -1,4 +1,4 @@
-"""Opens what several verbs need of the central server."""
+"""Opens the client of the central server that several verbs use."""
 
 from __future__ import annotations
 

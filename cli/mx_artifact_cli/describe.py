@@ -14,17 +14,17 @@ if TYPE_CHECKING:
 
 MAX_VALUE_LENGTH = 80
 EXAMPLES = 3
-"""Names shown for each reason why files were skipped."""
+"""Maximum number of names shown for each reason why files were skipped."""
 MAX_REASONS = 10
-"""Lines of reasons shown to humans."""
+"""Maximum number of reasons shown to humans."""
 
 
 def identity_object(identity: SourceIdentity) -> dict[str, Any]:
-    """Return the stated fields of an identity, enums by name ("type 10" without one)."""
+    """Return the non-empty fields of an identity. Enums are names, or "type 10" if unknown."""
     values = identity.as_dict()
     values["mx_source_type"] = source_type_name(identity.mx_source_type)
     values["backend_framework"] = framework_name(identity.backend_framework)
-    # The wire has no order.
+    # The wire protocol defines no order.
     values["extra_parameters"] = dict(sorted(values["extra_parameters"].items()))
     return {name: value for name, value in values.items() if value}
 
@@ -32,7 +32,7 @@ def identity_object(identity: SourceIdentity) -> dict[str, Any]:
 def identity_facts(
     identity: SourceIdentity, origins: Mapping[str, str] | None = None
 ) -> dict[str, str]:
-    """Return an identity's fields and extra parameters, each with where it comes from."""
+    """Return the fields and extra parameters of an identity, each with its origin."""
     described = identity_object(identity)
     described.update(described.pop("extra_parameters", {}))
     return {
@@ -44,7 +44,7 @@ def identity_facts(
 
 
 def shortened(value: str) -> str:
-    """Shorten a value that fills a screen (triton_key) so that two can still be compared."""
+    """Shorten a long value (triton_key), so that two shortened values can still be compared."""
     if len(value) <= MAX_VALUE_LENGTH:
         return value
     digest = hashlib.sha256(value.encode()).hexdigest()
@@ -52,7 +52,7 @@ def shortened(value: str) -> str:
 
 
 def skipped_groups(skipped: Iterable[SkippedPath]) -> dict[str, dict[str, Any]]:
-    """Group what was left out by its reason, whatever it names: how many, the first few names."""
+    """Group skipped paths by reason (without the name in it): the count and the first names."""
     names: dict[str, list[str]] = {}
     for item in skipped:
         names.setdefault(_without_name(item), []).append(item.path)
@@ -63,18 +63,18 @@ def skipped_groups(skipped: Iterable[SkippedPath]) -> dict[str, dict[str, Any]]:
 
 
 def _without_name(item: SkippedPath) -> str:
-    """Return the reason without the entry's or its file's path, with which it may begin."""
+    """Return the reason without the path of the entry or file with which it may begin."""
     rest = item.reason.removeprefix(item.path)
     if rest == item.reason or rest[:1] not in (" ", "/"):
         return item.reason
     file, _, what = rest.partition(" ")
-    return f"{'a file of it' if file else 'it'} {what}"
+    return f"{'one of its files' if file else 'it'} {what}"
 
 
 def skipped_lines(groups: Mapping[str, Mapping[str, Any]]) -> list[str]:
     """Return one line a reason: "skipped 12: lock file (a.lock, b.lock, c.lock, …)".
 
-    The reasons that hold for most come first; of very many, the last are counted only.
+    The most frequent reasons come first. If there are very many, the last line counts the others.
     """
     lines = []
     by_count = sorted(groups.items(), key=lambda item: -item[1]["count"])
@@ -83,5 +83,5 @@ def skipped_lines(groups: Mapping[str, Mapping[str, Any]]) -> list[str]:
         lines.append(f"skipped {group['count']}: {reason} ({', '.join(group['examples'])}{more})")
     if others := by_count[MAX_REASONS:]:
         count = sum(group["count"] for _, group in others)
-        lines.append(f"skipped {count}: for {len(others)} other reasons (all with --format json)")
+        lines.append(f"skipped {count}: {len(others)} other reasons (--format json shows all)")
     return lines

@@ -1,4 +1,4 @@
-"""What a human is told of the library's events, but for the progress of transfers."""
+"""Prints the library's events as lines for humans, except the progress of transfers."""
 
 from __future__ import annotations
 
@@ -13,29 +13,29 @@ from mx_artifacts.observability.events import Event
 
 def _unchecked(event: events.IdentityUnchecked) -> str:
     return (
-        f"{event.kind}: the reference's identity does not check {', '.join(event.values)}; "
-        "a cache that differs in one of these matches all the same"
+        f"{event.kind}: the identity of the reference does not include {', '.join(event.values)}; "
+        "so a cache that differs in one of these values matches, too"
     )
 
 
 def _ungrouped(event: events.RootUngrouped) -> str:
     return (
-        f"{event.kind}/{event.root} is installed on this node whatever becomes of it on others; "
-        "an engine that has it on some of its nodes only can hang for 30 minutes, so give all of "
-        "them --group NAME --group-size N (with one node alone: --group-size 1)"
+        f"{event.kind}/{event.root} will be installed on this node even if it is not installed on "
+        "the other nodes. An engine that has it on only some of its nodes can hang for 30 minutes. "
+        "Use --group NAME --group-size N on all nodes (--group-size 1 if there is only one)"
     )
 
 
 def _publish_failed(event: events.PublishFailed) -> str:
-    served = "; what was sealed before is served on" if event.is_served else ""
+    served = "; the last sealed artifact is still served" if event.is_served else ""
     return f"{event.kind}: could not be published: {event.error}{served}"
 
 
 def _unsettled(event: events.RootsUnsettled) -> str:
-    then = "what was sealed before is served" if event.is_served else "it is not published"
+    then = "the last sealed artifact is served" if event.is_served else "nothing is published"
     return (
-        f"{event.kind}: its files have changed for {format_seconds(event.changing_seconds)} and "
-        f"not settled; {then} until they do"
+        f"{event.kind}: its files have changed for {format_seconds(event.changing_seconds)} "
+        f"without settling; until they settle, {then}"
     )
 
 
@@ -46,9 +46,7 @@ _NOTES: dict[type[Event], Callable[[Any], str]] = {
     events.RootsAwaited: lambda event: (
         f"{event.kind}: waiting for files in {event.root} ({event.decided_by})"
     ),
-    events.RootsSettling: lambda event: (
-        f"waiting until nothing changes any more in {', '.join(event.roots)}"
-    ),
+    events.RootsSettling: lambda event: f"waiting until {', '.join(event.roots)} no longer change",
     events.SealStarted: lambda event: f"sealing {event.kind}",
     events.DiscoveryWaiting: lambda event: f"waiting: {event.error}",
     events.FetchWaiting: lambda event: f"waiting: {event.error}",
@@ -60,16 +58,16 @@ _WARNINGS: dict[type[Event], Callable[[Any], str]] = {
     events.PublishFailed: _publish_failed,
     events.RootsUnsettled: _unsettled,
     events.FollowFailed: lambda event: (
-        f"{event.kind}: a look for something new failed, and goes on: {event.error}"
+        f"{event.kind}: a check for new artifacts failed and will be repeated: {event.error}"
     ),
     events.SeedFailed: lambda event: (
-        f"what is fetched is not served to others: {event.error}. {event.error.hint()}"
+        f"this node does not serve what it fetches: {event.error}. {event.error.hint()}"
     ),
 }
 
 
 class EventNotes:
-    """An EventSink that says in a line what happened; of what is waited for, each reason once."""
+    """An EventSink that prints one line for an event; each reason for waiting only once."""
 
     def __init__(self, output: Output) -> None:
         self._output = output

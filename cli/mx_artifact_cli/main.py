@@ -1,6 +1,6 @@
 """The command line of `mx-artifact`: dispatch, errors to stderr, exit codes.
 
-Nothing heavy is imported before a verb needs it: `--help` answers in under 0.3 s.
+It imports large modules only when a verb needs them, so that `--help` answers in under 0.3 s.
 """
 
 from __future__ import annotations
@@ -22,25 +22,26 @@ from mx_artifacts import __version__
 from mx_artifacts.errors import ExitCode, MxArtifactsError
 
 VERBS = {
-    "serve": "Run the central server, which knows who serves what.",
+    "serve": "Run the central server, which knows which source serves which cache.",
     "publish": "Publish caches of this node and serve them.",
     "fetch-and-install": "Fetch caches from a warm node and install them here.",
-    "why": "Say which source would be used here, or what keeps each from it.",
+    "why": "Say which source this node would use, or why it can use none.",
     "sources": "Show the sources that the central server knows.",
-    "inspect": "Show the members of a BUNDLE file, or the manifest of what a source serves.",
+    "inspect": "Show the members of a BUNDLE file, or the manifest that a source serves.",
     "verify": "Check an installed cache against its receipt, byte for byte.",
-    "used": "Tell whether an engine used an installed cache or compiled beside it.",
+    "used": "Say whether an engine used an installed cache or compiled again.",
     "uninstall": "Remove exactly what was installed.",
-    "quarantine": "Keep this node from fetching an artifact, and remove it where it is installed.",
+    "quarantine": "Remove an artifact from this node and do not fetch it again.",
     "doctor": "Check this node before it publishes or fetches.",
     "demo": "Compile on one node, run without compiling on another.",
 }
-"""Each is `command` in the module of that name in commands/; a test compares the first line of its
-help with the one here, which saves the list of verbs from importing them all."""
+"""The verbs with the first line of their help. A verb is `command` in the module of that name in
+commands/. The lines are repeated here, so that listing the verbs imports none of them. A test
+compares them."""
 
 
 class LazyGroup(VerbGroup):
-    """Imports a verb's module when the verb is asked for."""
+    """Imports the module of a verb when the verb is used."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(VERBS)
@@ -58,7 +59,7 @@ class LazyGroup(VerbGroup):
 
 
 HELP_WIDTH = 100
-"""Columns, where the terminal has them."""
+"""Maximum width of help [columns]; a narrower terminal limits it further."""
 
 
 @click.group(
@@ -73,8 +74,8 @@ HELP_WIDTH = 100
 def cli() -> None:
     """Move JIT and compile caches between inference nodes.
 
-    A warm node publishes what its engine compiled; a cold one fetches and installs it, so that it
-    need not compile.
+    A warm node publishes what its engine has compiled. A cold node fetches and installs it, so that
+    its engine does not compile it again.
     """
 
 
@@ -129,14 +130,14 @@ def _unexpected_failure(error: Exception) -> dict[str, object]:
     return {
         "type": type(error).__name__,
         "message": f"unexpected {type(error).__name__}: {error}",
-        "hint": "run it again with --debug and report what it prints",
+        "hint": "run it again with --debug and report the output",
         "retryable": False,
         "exit_code": int(ExitCode.UNEXPECTED),
     }
 
 
 def _close_stdout() -> None:
-    """Flush stdout; where its reader is gone, keep the interpreter from complaining at exit."""
+    """Flush stdout. If its reader is gone, prevent an error message of the interpreter at exit."""
     try:
         sys.stdout.flush()
     except OSError:
@@ -144,9 +145,9 @@ def _close_stdout() -> None:
 
 
 def main(argv: Sequence[str] | None = None, *, held: Sequence[int] = ()) -> int:
-    """Run a command line (default: the process's own) and return the exit code.
+    """Run a command line (default: that of this process) and return the exit code.
 
-    `held` are the signals that came before, noted by `hold_signals`.
+    `held` are the signals that arrived earlier, recorded by `hold_signals`.
     """
     args = list(sys.argv[1:] if argv is None else argv)
     output = Output(requested_format(args))

@@ -11,8 +11,8 @@
     @click.pass_obj
     def command(output: Output, options: SomeOptions) -> None: ...
 
-A field has the name that click gives the option's parameter. The help shows options in the order of
-the fields.
+A field must have the name that click gives to the parameter of the option. The help shows options
+in the order of the fields.
 """
 
 from __future__ import annotations
@@ -42,15 +42,15 @@ def nested(cls: type[T]) -> T:
 
 
 def settings_flags(*decorators: Decorator) -> SettingFlags:
-    """Return a field for options over settings, of which the library makes its own values.
+    """Return a field for options that override settings; the library makes its values from them.
 
-    It holds what all options of the verb say of settings.
+    The field holds the values of all such options of the verb.
     """
     return cast(SettingFlags, field(metadata={_OPTIONS: decorators, _FLAGS: True}))
 
 
 def takes(cls: type) -> Decorator:
-    """Return what adds the options of `cls` to a command, which is called with one `cls`."""
+    """Return a decorator that adds the options of `cls` and calls the command with one `cls`."""
 
     def decorate(command: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(command)

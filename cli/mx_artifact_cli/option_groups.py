@@ -1,4 +1,4 @@
-"""Options that several verbs take together, each group a frozen value."""
+"""Groups of options that several verbs share; each group is a frozen value."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class IdentityOptions:
-    """What the user states of the caches' identity on this node."""
+    """The values of the caches' identity that the user states for this node."""
 
     stated: Mapping[str, str] = option(options.identity_option)
     framework: str | None = option(options.framework_option)
@@ -29,7 +29,7 @@ class IdentityOptions:
 
 @dataclass(frozen=True)
 class KindsOptions:
-    """Which kinds of which model a verb works on; base of its options, which say more of each."""
+    """The kinds and the model that a verb works on; base class of the options of such verbs."""
 
     kind_names: tuple[str, ...]
     model: str = option(options.model_option)
@@ -44,7 +44,7 @@ class KindsOptions:
         return ALL in self.kind_names
 
     def selected(self) -> tuple[SelectedKind, ...]:
-        """Return the kinds that are named; raises as `select_kinds`."""
+        """Return the kinds that --kind names; raises the same errors as `select_kinds`."""
         return select_kinds(
             self.kind_names, self.stated_roots, self.identity.stated, self.identity.framework
         )
@@ -52,13 +52,13 @@ class KindsOptions:
 
 @dataclass(frozen=True)
 class ReceiptOptions:
-    """Which installs a verb works on: of one receipt that is named, or of kinds."""
+    """The installs that a verb works on: that of one receipt, or those of kinds."""
 
     receipt: Path | None = option(
         click.argument("receipt", required=False, type=click.Path(path_type=Path))
     )
     kind_names: tuple[str, ...] = option(
-        options.kind_option("those of which something was installed", required=False)
+        options.kind_option("every kind that has an install on this node", required=False)
     )
     stated_roots: tuple[tuple[str, Path], ...] = option(options.root_option)
     framework: str | None = option(options.framework_option)

@@ -1,4 +1,7 @@
-"""Options that verbs share. What mirrors a setting reads flag over environment over default."""
+"""Options that verbs share.
+
+An option of a setting takes the value of its flag, else of the environment, else the default.
+"""
 
 from __future__ import annotations
 
@@ -18,9 +21,9 @@ T = TypeVar("T")
 Decorator = Callable[[Any], Any]
 
 UINT32_MAX = 2**32 - 1
-"""Ranks are uint32 on the wire."""
+"""Maximum rank; the wire protocol has uint32."""
 MAX_DEVICE = 1023
-"""Above the GPUs and MIG slices of any node."""
+"""Maximum device index; no node has so many GPUs and MIG slices."""
 
 
 # --- accepted everywhere --------------------------------------------------------------------------
@@ -32,24 +35,25 @@ def _everywhere() -> list[click.Parameter]:
             ["--format"],
             type=click.Choice([f.value for f in Format]),
             expose_value=False,
-            help="Data on stdout as tables (human), one object (json) or one a line (jsonl); "
-            "quiet prints errors only.  [default: human]",
+            help="Output on stdout: human: tables and lines; json: one object; jsonl: one object "
+            "per "
+            "line; quiet: nothing. quiet shows only errors.  [default: human]",
         ),
         click.Option(
             ["--debug"],
             is_flag=True,
             expose_value=False,
             show_default=False,
-            help="Show the library's log and tracebacks.",
+            help="Print the log of the library, and tracebacks of errors.",
         ),
     ]
 
 
 def requested_format(args: Sequence[str]) -> Format:
-    """Return what --format says, before or after the verb; the last one counts.
+    """Return the format that --format names, before or after the verb; the last one counts.
 
-    Read ahead of click, so that a usage error, too, comes out in the format asked for. A value
-    that is no format is click's to refuse.
+    It is read before click parses the arguments, so that usage errors are printed in this format,
+    too. An invalid format is ignored here; click refuses it.
     """
     known = {f.value: f for f in Format}
     chosen = Format.HUMAN
@@ -75,7 +79,7 @@ class Verb(click.Command):
 
 
 class VerbGroup(click.Group):
-    """A group that takes them too, and whose commands do."""
+    """A group that takes --format and --debug, and whose commands take them, too."""
 
     command_class = Verb
 
@@ -89,7 +93,7 @@ class VerbGroup(click.Group):
 
 
 class SettingOption(click.Option):
-    """Overrides a setting: its value is the flag's, else the environment's, else the default."""
+    """An option whose value is that of the flag, else of the environment, else the default."""
 
     def __init__(self, declarations: Sequence[str], *, setting: Setting[Any], **attrs: Any) -> None:
         variables = ", ".join(setting.names)
@@ -116,7 +120,7 @@ def _is_given(name: str) -> bool:
 
 
 def setting_flags() -> SettingFlags:
-    """Return what the options of the command under way say of settings."""
+    """Return the values that the options of the current command give to settings."""
     context = click.get_current_context()
     options = [each for each in context.command.params if isinstance(each, SettingOption)]
     values = {each.setting.name: context.params[each.name or ""] for each in options}
@@ -132,9 +136,9 @@ def parsed_option(
     metavar: str = "VALUE",
     **attrs: Any,
 ) -> Decorator:
-    """Return an option with a parser of settings.py; None when it is not given and has no default.
+    """Return an option with a parser of parsing.py; None if it is not given and has no default.
 
-    Errors read as those of `setting_option` do.
+    Its errors have the same form as those of `setting_option`.
     """
 
     def read(context: click.Context, parameter: click.Parameter, text: str | None) -> T | None:
@@ -144,7 +148,7 @@ def parsed_option(
 
 
 def parsed_argument(name: str, parse: Callable[[str], T], *, required: bool = True) -> Decorator:
-    """Return an argument with a parser of settings.py; None when it is not given."""
+    """Return an argument with a parser of parsing.py; None if it is not given."""
 
     def read(context: click.Context, parameter: click.Parameter, text: str | None) -> T | None:
         return None if text is None else parsing.parse_or_refuse(parse, text, name.upper())
@@ -160,7 +164,7 @@ bundle_root_option: Decorator = setting_option(settings.BUNDLE_ROOT, "--bundle-r
 lock_timeout_option: Decorator = parsed_option(
     "--lock-timeout",
     parsing.parse_wait,
-    "How long to wait for another installer of the same root; 0: not at all.",
+    "How long to wait for another process that installs into the same root; 0: do not wait.",
     default="60s",
 )
 
@@ -174,7 +178,7 @@ model_option: Decorator = parsed_option(
 accelerator_option: Decorator = click.option(
     "--accelerator",
     type=click.Choice(ACCELERATORS, case_sensitive=False),
-    help="Accelerator family that source and target share.  [default: found out]",
+    help="Family of accelerators that source and target must share.  [default: that of this node]",
 )
 
 
@@ -186,7 +190,7 @@ class KindOption(click.Option):
 
         record = super().get_help_record(ctx)
         names = ", ".join(kind.name for kind in all_kinds())
-        generic = ", generic (any directory; state --root)"
+        generic = ", generic (any directory; needs --root)"
         return record and (record[0], f"{record[1]}  [kinds: {names}{generic}]")
 
 
@@ -199,7 +203,7 @@ def kind_option(meaning_of_all: str, *, required: bool = True) -> Decorator:
         multiple=True,
         required=required,
         metavar="KIND",
-        help=f"Cache kind, or `all`: {meaning_of_all}; may be repeated.",
+        help=f"Cache kind. May be repeated. all: {meaning_of_all}.",
     )
 
 
@@ -226,12 +230,13 @@ def _identity(
         if not separator or "" in map(str.strip, key.split(".")):
             raise ConfigurationError(
                 f"--identity is {pair!r}, but should be [KIND.]KEY=VALUE: "
-                f"{'a key or kind' if separator else 'the ='} is missing",
-                hint="give for example --identity gpu_arch=sm90",
+                f"{'the key or kind' if separator else 'the ='} is missing",
+                hint="state it, for example, as --identity gpu_arch=sm90",
             )
         if stated.setdefault(key.strip(), value.strip()) != value.strip():
             raise ConfigurationError(
-                f"--identity states {key.strip()!r} twice, differently", hint="state it once"
+                f"--identity states two different values for {key.strip()!r}",
+                hint="state one value",
             )
     return stated
 
@@ -242,25 +247,27 @@ identity_option: Decorator = click.option(
     multiple=True,
     metavar="[KIND.]KEY=VALUE",
     callback=_identity,
-    help="State an identity field or extra parameter instead of what is found installed, for every "
-    "kind or for KIND alone; may be repeated.",
+    help="State the value of an identity field or extra parameter, in place of the value found on "
+    "this "
+    "node. It counts for every kind, or only for KIND. May be repeated.",
 )
 framework_option: Decorator = click.option(
     "--framework",
     type=click.Choice(["vllm", "sglang", "trt_llm"]),
-    help="Inference engine: decides where caches lie, and is identity field backend_framework.  "
-    "[default: the one that is installed]",
+    help="Inference engine. It decides where the caches are, and it is the identity field "
+    "backend_framework.  [default: the installed engine]",
 )
 arch_option: Decorator = click.option(
     "--arch",
     metavar="ARCH",
-    help="GPU architecture that the caches are for, such as sm_90: identity field gpu_arch. "
+    help="GPU architecture for which the caches are, such as sm_90. It is the identity field "
+    "gpu_arch.  "
     "[default: that of --device]",
 )
 device_option: Decorator = parsed_option(
     "--device",
     parsing.parse_integer(0, MAX_DEVICE),
-    "GPU that will run, as CUDA numbers it under CUDA_VISIBLE_DEVICES.",
+    "GPU that the engine will use, by its CUDA number under CUDA_VISIBLE_DEVICES.",
     default="0",
 )
 
@@ -271,9 +278,10 @@ def profile_option(*, both: bool = False) -> Decorator:
         "--profile",
         type=click.Choice(["strict", "reference", *(["both"] if both else [])]),
         default="strict",
-        help="Identity: strict has all that a wrong match could come from; reference has what "
-        "ModelExpress's own loaders have, to pair with them"
-        + ("; both announces under both." if both else "."),
+        help="Fields of the identity. strict: every value that could make a cache wrong. "
+        "reference: "
+        "the values that ModelExpress's own loaders use, to pair with them."
+        + (" both: announce under both identities." if both else ""),
     )
 
 
@@ -295,6 +303,7 @@ root_option: Decorator = click.option(
     multiple=True,
     metavar="[KIND[/ROOT]=]PATH",
     callback=_roots,
-    help="Cache root of a kind instead of where its engine looks, or of its further root "
-    "(flashinfer/autotune=PATH); KIND= may be left out with a single --kind.",
+    help="Path of a kind's cache root, or of another root of the kind (flashinfer/autotune=PATH), "
+    "in "
+    "place of the path that the engine uses. With a single --kind, KIND= may be left out.",
 )

@@ -1,11 +1,11 @@
-"""What the user sees: data on stdout, all else on stderr, in the format that was asked for.
+"""Writes what the user sees: data on stdout, all else on stderr, in the requested format.
 
     human  tables and lines
     json   one object on stdout when the result is known; errors and warnings as objects on stderr
-    jsonl  one object a line for each event and record, then one whose `event` is "result"
+    jsonl  one object per line: one for each event and record, then one whose `event` is "result"
     quiet  errors only
 
-Commands call everything; each method does something only where its format has a place for it.
+Commands call all methods. A method writes nothing if the format has no place for it.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def error_object(error: MxArtifactsError) -> dict[str, Any]:
 
 
 def _plain(value: object) -> object:
-    """Turn what JSON does not know, such as a library value in an event, into what it does."""
+    """Turn a value that JSON does not support, such as one in an event, into one that it does."""
     if is_dataclass(value) and not isinstance(value, type):
         return {f.name: getattr(value, f.name) for f in fields(value)}
     if isinstance(value, Mapping):
@@ -76,10 +76,10 @@ def _plain(value: object) -> object:
 
 
 class Output:
-    """Writes in one format. Thread-safe, since events come from any thread.
+    """Writes in one format. Thread-safe, because events come from any thread.
 
-    Writing to stdout raises BrokenPipeError when its reader is gone (`main` ends quietly then);
-    writing to stderr never raises.
+    Writing to stdout raises BrokenPipeError if its reader is gone (then `main` ends without a
+    message). Writing to stderr never raises.
     """
 
     def __init__(self, format: Format = Format.HUMAN) -> None:
@@ -95,13 +95,13 @@ class Output:
             self._write(printable(text))
 
     def facts(self, facts: Mapping[str, object], *, indent: str = "") -> None:
-        """Write names and values for humans, aligned, one a line."""
+        """Write names and values for humans, aligned, one pair per line."""
         width = max(map(len, facts), default=0)
         for name, value in facts.items():
             self.line(f"{indent}{name:<{width}}  {value}")
 
     def table(self, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-        """Write a table for humans; it is cut to the width of a terminal only."""
+        """Write a table for humans. It is cut to the width of a terminal, and not cut in a pipe."""
         if self.format is not Format.HUMAN:
             return
         from rich.box import SIMPLE_HEAD
@@ -115,48 +115,48 @@ class Output:
             console.print(table)
 
     def record(self, event: str, data: Mapping[str, object]) -> None:
-        """Write one record for programs that follow along (jsonl)."""
+        """Write one record for programs that read each record at once (jsonl)."""
         if self.format is Format.JSONL:
             self._write(json.dumps({"event": event, **data}, default=_plain))
 
     def result(self, data: Mapping[str, object]) -> None:
-        """Write the command's result for programs: json's one object, jsonl's last."""
+        """Write the result for programs: the only object of json, the last one of jsonl."""
         if self.format is Format.JSON:
             self._write(json.dumps(data, default=_plain, indent=2))
         self.record("result", data)
 
     def forward(self, event: Event) -> None:
-        """Write a library event as a record; an EventSink, so it never raises."""
+        """Write an event of the library as a record. This is an EventSink, so it never raises."""
         with contextlib.suppress(OSError):
             self.record(event.name, event.fields())
 
     # --- all else, on stderr ----------------------------------------------------------------
 
     def note(self, text: str) -> None:
-        """Tell a human what is going on."""
+        """Write for a human what the command is doing."""
         if self.format is Format.HUMAN:
             self._say(text)
 
     def warn(self, text: str) -> None:
-        """Tell what may not be as the user expects."""
+        """Write a warning: something may differ from what the user expects."""
         if self.format is Format.HUMAN:
             self._say(f"warning: {text}")
         elif self.format is not Format.QUIET:
             self._say(json.dumps({"type": "warning", "message": text}))
 
     def notice(self, text: str, data: Mapping[str, object]) -> None:
-        """Tell what was asked for expressly, in every format; `data` is it for programs."""
+        """Write, in every format, something that the user requested; `data` is for programs."""
         if self.format in (Format.JSON, Format.JSONL):
             self._say(json.dumps({"type": "notice", "message": text, **data}, default=_plain))
         else:
             self._say(text)
 
     def error(self, error: MxArtifactsError) -> None:
-        """Say why a command, or a part of it, failed, and what to do next."""
+        """Write why a command, or a part of it, failed, and what to do next."""
         self.failure(error_object(error))
 
     def failure(self, described: Mapping[str, Any]) -> None:
-        """Write an error that is already described as `error_object` does it."""
+        """Write an error that is described as `error_object` describes errors."""
         if self.format in (Format.JSON, Format.JSONL):
             self._say(json.dumps(described, default=_plain))
             return
@@ -173,7 +173,7 @@ class Output:
             self._say(f"next: {described['hint']}")
 
     def stderr_console(self) -> Console:
-        """Return the rich console that a progress bar must share with our messages."""
+        """Return the rich console that progress bars and messages share."""
         if self._stderr_console is None:
             self._stderr_console = _console(sys.stderr)
         return self._stderr_console
@@ -187,7 +187,7 @@ class Output:
     def _say(self, text: str) -> None:
         with contextlib.suppress(OSError):
             if self._stderr_console is not None:
-                # Below a live bar, plain printing would be drawn over.
+                # The live bar would overwrite text that is printed without its console.
                 self._stderr_console.print(printable(text), soft_wrap=True)
             else:
                 with self._lock:
@@ -198,18 +198,18 @@ def _console(stream: Any) -> Console:
     from rich.console import Console
 
     class Raising(Console):
-        """Leaves a reader that is gone to `main`; rich itself would exit with 1."""
+        """Lets `main` handle a reader that is gone; rich itself would exit with 1."""
 
         def on_broken_pipe(self) -> None:
             raise  # noqa: PLE0704 - rich calls it while it handles the BrokenPipeError
 
-    # Names may hold what rich takes for markup; a pipe has no width to cut to.
+    # Names may contain text that rich would treat as markup. Output to a pipe is never cut.
     width = None if stream.isatty() else 10_000
     return Raising(file=stream, width=width, markup=False, emoji=False, highlight=False)
 
 
 def interrupted() -> dict[str, Any]:
-    """Describe an end by a signal."""
+    """Describe that a signal interrupted the command."""
     return {
         "type": "Interrupted",
         "message": "interrupted",

@@ -23,12 +23,12 @@ if TYPE_CHECKING:
     from rich.progress import Progress
 
 LINE_INTERVAL_SECONDS = 5.0
-"""Between plain lines: a log shows that it moves and stays short."""
+"""Interval of plain lines [s]: short enough to show progress, long enough for a short log."""
 
 
 @contextlib.contextmanager
 def progress(output: Output, *, clock: Clock = SYSTEM_CLOCK) -> Iterator[EventSink]:
-    """Yield the sink that shows events as `output`'s format has them."""
+    """Yield the sink that shows events in the format of `output`."""
     notes = EventNotes(output)
     if output.format is Format.JSONL:
         yield _each_of(output.forward, notes)
@@ -50,7 +50,7 @@ def _each_of(*sinks: EventSink) -> EventSink:
 
 
 class ProgressBar:
-    """An EventSink that draws a bar on stderr, from a transfer's start to its end only."""
+    """An EventSink that draws a bar on stderr while a transfer runs."""
 
     def __init__(self, output: Output) -> None:
         self._output = output
@@ -58,7 +58,7 @@ class ProgressBar:
 
     def __call__(self, event: Event) -> None:
         if isinstance(event, TransferStarted):
-            self.close()  # of a source that was lost half-way
+            self.close()  # of an earlier transfer that did not finish
             self._bar = _bar(self._output)
             self._task = self._bar.add_task("receiving", total=event.total_bytes)
             self._bar.start()

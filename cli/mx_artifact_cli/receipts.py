@@ -1,4 +1,4 @@
-"""Which receipts a command works on: one that is named, or those of kinds' roots."""
+"""Finds the receipts that a command works on: a named one, or those in the roots of kinds."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
 def chosen_receipts(
     output: Output, options: ReceiptOptions, *, may_be_none: bool = False
 ) -> list[tuple[FoundReceipt, ...]]:
-    """Return the receipts of each kind, newest first; one that is named is alone.
+    """Return the receipts of each kind, newest first; a named receipt is the only one.
 
-    Where nothing was installed, that is none if there `may_be_none`, else an error.
+    If nothing was installed, return an empty list if `may_be_none`, else raise an error.
 
     Raises:
-        ConfigurationError: neither or both of RECEIPT and --kind, or nothing was installed, or
-            what is named is no receipt.
-        InstallError: an install into the root was interrupted, or is going on.
+        ConfigurationError: neither or both of RECEIPT and --kind are given, nothing was installed,
+            or the named file is no receipt.
+        InstallError: an install into the root was interrupted, or still runs.
     """
     from mx_artifacts.install.receipts.lookup import FoundReceipt
     from mx_artifacts.install.receipts.receipt import load_named_receipt
@@ -34,11 +34,15 @@ def chosen_receipts(
     receipt, takes_all = options.receipt, ALL in options.kind_names
     if (receipt is None) == (not options.kind_names):
         raise ConfigurationError(
-            "give either a RECEIPT or --kind", hint="fetch-and-install prints where a receipt is"
+            "state either RECEIPT or --kind",
+            hint="fetch-and-install prints the path of the receipt",
         )
     if receipt is not None:
         if options.stated_roots:
-            raise ConfigurationError("--root goes with --kind; a RECEIPT names its roots itself")
+            raise ConfigurationError(
+                "--root cannot be used with RECEIPT, because the receipt names its roots",
+                hint="leave out --root, or use --kind in place of RECEIPT",
+            )
         path = receipt.absolute()
         return [(FoundReceipt(path, load_named_receipt(path)),)]
     found = []
@@ -58,17 +62,20 @@ def chosen_receipts(
         elif not (takes_all or may_be_none):
             raise _nothing_installed(selected)
     if not found and not may_be_none:
-        raise ConfigurationError("nothing was installed into any kind's root")
+        raise ConfigurationError(
+            "no receipt was found in the roots of any kind",
+            hint="name the root of a kind with --root KIND=PATH, or the engine with --framework",
+        )
     return found
 
 
 def selected_of(options: ReceiptOptions) -> tuple[SelectedKind, ...]:
-    """Return the kinds that the options name; raises as `select_kinds`."""
+    """Return the kinds that the options name; raises the same errors as `select_kinds`."""
     return select_kinds(options.kind_names, options.stated_roots, framework=options.framework)
 
 
 def roots_of(options: ReceiptOptions) -> tuple[Path, ...]:
-    """Return the roots of the kinds that the options name, of which receipts are believed."""
+    """Return the roots of the named kinds; receipts are trusted to describe these roots."""
     from mx_artifacts.workflows.receipts import believed_roots
 
     return believed_roots(selected_of(options))
@@ -76,9 +83,9 @@ def roots_of(options: ReceiptOptions) -> tuple[Path, ...]:
 
 def _nothing_installed(selected: SelectedKind) -> MxArtifactsError:
     return _interrupted(selected) or ConfigurationError(
-        f"nothing of {selected.name} was installed into {selected.primary_root()}",
-        hint="name the root that it was installed into with --root, or its engine with "
-        "--framework, or install it",
+        f"there is no receipt of {selected.name} in {selected.primary_root()}",
+        hint="if it is installed in another root, name that root with --root, or the engine with "
+        "--framework; otherwise install it",
     )
 
 
@@ -90,8 +97,8 @@ def _interrupted(selected: SelectedKind) -> InstallError | None:
     if journal is None:
         return None
     return InstallError(
-        f"an install into {selected.primary_root()} was interrupted, or is going on: there is "
-        f"{journal}, and no receipt",
-        hint="the next `mx-artifact fetch-and-install` into it takes back what was moved, and "
-        "installs; `mx-artifact uninstall` with the same options only takes it back",
+        f"an install into {selected.primary_root()} was interrupted, or still runs: there is "
+        f"the journal {journal}, but no receipt",
+        hint="if it was interrupted, `mx-artifact uninstall` with the same options takes back what "
+        "it moved; the next `mx-artifact fetch-and-install` does that, too, and installs",
     )

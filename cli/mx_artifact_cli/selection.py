@@ -1,4 +1,4 @@
-"""Which cache kinds a command works on, with which roots and identities."""
+"""Selects the cache kinds that a command works on, with their roots and identities."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ def select_kinds(
 ) -> tuple[SelectedKind, ...]:
     """Return the named kinds, each once, with the roots that --root states for them.
 
-    `stated` is what --identity states, and `framework` what --framework does.
+    `stated` has the values of --identity, and `framework` the value of --framework.
 
     Raises:
-        ConfigurationError: an unknown kind or engine, a root of a kind or name that is not
-            selected, or an identity value of a kind that is not selected.
+        ConfigurationError: a kind or engine is unknown, or --root or --identity name a kind that is
+            not selected or a root that does not exist.
     """
     from mx_artifacts.kinds.registry import all_kinds, get_kind
 
@@ -41,8 +41,8 @@ def select_kinds(
     if ALL in unique:
         if len(unique) > 1:
             raise ConfigurationError(
-                f"--kind {ALL} does not go with other kinds",
-                hint=f"give --kind {ALL}, or name them",
+                f"--kind {ALL} cannot be used with other kinds",
+                hint=f"use --kind {ALL} alone, or name each kind",
             )
         kinds = list(all_kinds())
     else:
@@ -51,7 +51,10 @@ def select_kinds(
     for name, path in stated_roots:
         kind, root = _root_of(name, kinds)
         if roots[kind.name].setdefault(root, path) != path:
-            raise ConfigurationError(f"--root names two paths for {kind.root_label(name)!r}")
+            raise ConfigurationError(
+                f"--root states two different paths for {kind.root_label(name)!r}",
+                hint="state one path",
+            )
     for key in stated:
         _check_kind_of(key, kinds)
     return tuple(
@@ -65,7 +68,7 @@ def _named_engine(
 ) -> BackendFramework | None:
     """Return the engine that the user names for a kind, or None.
 
-    Where --framework and --identity disagree, `identify` refuses them.
+    If --framework and --identity name different engines, `identify` raises the error.
     """
     from mx_artifacts.probes.engines import parse_engine
 
@@ -80,7 +83,8 @@ def _root_of(name: str, kinds: Sequence[CacheKind]) -> tuple[CacheKind, str]:
     if not name:
         if len(kinds) > 1:
             raise ConfigurationError(
-                "--root PATH fits a single --kind only", hint="give --root KIND=PATH"
+                "--root PATH needs a single --kind, but there are several",
+                hint="state the kind, too: --root KIND=PATH",
             )
         return kinds[0], ""
     kind_name, _, root = name.partition("/")
@@ -91,14 +95,14 @@ def _root_of(name: str, kinds: Sequence[CacheKind]) -> tuple[CacheKind, str]:
     if root and of_kind:
         further = [f"{kind_name}/{rule.name}" for rule in of_kind[0].roots if rule.name]
         raise ConfigurationError(
-            f"--root names {name!r}, but {kind_name} has no further root"
-            + (f" {root!r}, only {', '.join(further)}" if further else ""),
-            hint=f"give --root {kind_name}=PATH for the cache root itself",
+            f"--root names {name!r}, but {kind_name} has no such root"
+            + (f"; its other roots are {', '.join(further)}" if further else ""),
+            hint=f"use --root {kind_name}=PATH for the primary root",
         )
     known = [f"{k.name}/{r.name}" if r.name else k.name for k in kinds for r in k.roots]
     raise ConfigurationError(
         f"--root names {name!r}, but should be one of {', '.join(known)}",
-        hint="give --root KIND=PATH or KIND/ROOT=PATH for a kind that --kind names",
+        hint="use --root KIND=PATH or KIND/ROOT=PATH with a kind that --kind names",
     )
 
 
@@ -106,18 +110,18 @@ def _check_kind_of(key: str, kinds: Sequence[CacheKind]) -> None:
     name, separator, _ = key.partition(".")
     if separator and name not in {kind.name for kind in kinds}:
         raise ConfigurationError(
-            f"--identity states {key!r}, but {name!r} is none of the kinds that --kind names "
+            f"--identity states {key!r}, but {name!r} is not among the kinds that --kind names "
             f"({', '.join(kind.name for kind in kinds)})",
-            hint="give KEY=VALUE for every kind, or KIND.KEY=VALUE for one that --kind names",
+            hint="use KEY=VALUE for all kinds, or KIND.KEY=VALUE for a kind that --kind names",
         )
 
 
 def _stated_for(kind: CacheKind, stated: Mapping[str, str]) -> dict[str, str]:
-    """Return what is stated for a kind; what is stated for it alone wins."""
+    """Return the values stated for a kind. A value for KIND alone overrides one for all kinds."""
     prefix = f"{kind.name}."
     for_all = {key: value for key, value in stated.items() if "." not in key}
     alone = {k.removeprefix(prefix): v for k, v in stated.items() if k.startswith(prefix)}
-    # Names are compared without case, so that a value for all is not there beside its own.
+    # Names are compared without case, so that only one of the two values is returned.
     own = {key.lower() for key in alone}
     return {**{k: v for k, v in for_all.items() if k.lower() not in own}, **alone}
 
@@ -126,20 +130,20 @@ def require_present(selected: Sequence[SelectedKind]) -> tuple[SelectedKind, ...
     """Return those of `selected` whose primary root exists and is not empty.
 
     Raises:
-        ConfigurationError: there is none, or nothing says where a root is.
+        ConfigurationError: there is none, or the path of a root is unknown.
     """
     found = present_kinds(selected)
     if not found:
         looked = ", ".join(f"{each.name}: {each.primary_root()}" for each in selected)
         raise ConfigurationError(
             f"no cache was found ({looked})",
-            hint="run the engine first, or state where a cache lies with --root KIND=PATH",
+            hint="run the engine first, or state the path of a cache with --root KIND=PATH",
         )
     return found
 
 
 def looked_at(selected: SelectedKind) -> str:
-    """Say where the primary root is and what decided so, such as an engine's variable."""
+    """Return the path of the primary root and what decided it, such as a variable of an engine."""
     path, decided_by = selected.locate(selected.kind.roots[0])
     return f"{path} ({decided_by})"
 
@@ -147,10 +151,10 @@ def looked_at(selected: SelectedKind) -> str:
 def identify(
     selected: SelectedKind, model: str, stated: IdentityOptions, profile: str = "strict"
 ) -> ProbedIdentity:
-    """Return a kind's identity on this node, what the user states before what is found.
+    """Return the identity of a kind on this node. Stated values override those that are found.
 
     Raises:
-        ConfigurationError: a field cannot be determined, or two options disagree.
+        ConfigurationError: a field cannot be found out, or two options contradict each other.
     """
     from mx_artifacts.identity.identify import Profile
 
@@ -160,7 +164,10 @@ def identify(
         ("--arch", "gpu_arch", stated.arch),
     ):
         if value is not None and overrides.setdefault(name, value) != value:
-            raise ConfigurationError(f"{flag} and --identity {name}=… disagree")
+            raise ConfigurationError(
+                f"{flag} {value} and --identity {name}={overrides[name]} contradict each other",
+                hint="state only one of them",
+            )
     return selected.probe(
         model, overrides=overrides, device_index=stated.device, profile=Profile(profile)
     )

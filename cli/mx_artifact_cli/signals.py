@@ -1,4 +1,6 @@
-"""SIGINT, SIGTERM, SIGHUP: interrupts while a command works, requests to stop while it serves.
+"""Handles SIGINT, SIGTERM and SIGHUP.
+
+While a command works, they interrupt it. While it serves, they are requests to stop.
 
 All functions may be called from the main thread only.
 """
@@ -17,16 +19,16 @@ if TYPE_CHECKING:
 
 
 def _signals() -> list[signal.Signals]:
-    """Return those to handle: not SIGHUP where it is ignored, as nohup does it.
+    """Return the signals to handle: without SIGHUP if it is ignored, as nohup does.
 
-    SIGINT always, which a shell sets to "ignore" for a job that it starts in the background.
+    SIGINT is always handled, although a shell sets it to "ignore" for background jobs.
     """
     ended_by_terminal = signal.getsignal(signal.SIGHUP) != signal.SIG_IGN
     return [signal.SIGINT, signal.SIGTERM, *([signal.SIGHUP] if ended_by_terminal else [])]
 
 
 def hold_signals() -> list[int]:
-    """Let the signals do nothing but be noted in the list that is returned; for good."""
+    """Make the signals do nothing, permanently; their numbers are appended to the returned list."""
     held: list[int] = []
     for number in _signals():
         signal.signal(number, lambda number, frame: held.append(number))
@@ -45,9 +47,9 @@ def _handled(handler: Callable[[int, FrameType | None], object]) -> Iterator[Non
 
 @contextmanager
 def interrupts() -> Iterator[None]:
-    """Make the signals raise KeyboardInterrupt, so that everything is unwound in order.
+    """Make the signals raise KeyboardInterrupt, so that everything is cleaned up in order.
 
-    Only a further SIGINT interrupts the unwinding.
+    During the clean-up, only SIGINT raises it again.
     """
     unwinding = False
 
@@ -64,9 +66,9 @@ def interrupts() -> Iterator[None]:
 
 @contextmanager
 def on_stop_request(stop: Callable[[], object]) -> Iterator[None]:
-    """Let each signal call `stop`; a second SIGINT interrupts a stop that takes too long.
+    """Call `stop` at the first signal. A later SIGINT interrupts a stop that takes too long.
 
-    `stop` runs in the middle of anything the main thread does, so it must take no lock.
+    `stop` runs at any point of the main thread's work, so it must not acquire a lock.
     """
     requested = False
 
@@ -84,11 +86,11 @@ def on_stop_request(stop: Callable[[], object]) -> Iterator[None]:
 
 @contextmanager
 def woken_by_signals() -> Iterator[Callable[[float | None], object]]:
-    """Yield a function that blocks until a signal has come, whichever thread of ours it came to.
+    """Yield a function that blocks until a signal has arrived at any thread of this process.
 
-    It takes how many seconds to wait at most; None: for ever. Handlers run in the main thread
-    alone. The kernel may hand a signal to another thread, such as NIXL's, and then nothing else
-    interrupts what the main thread waits for.
+    Its argument is the maximum time to wait [s]; None: no limit. Python runs handlers in the main
+    thread only. If the kernel gives a signal to another thread, such as one of NIXL, nothing else
+    would interrupt the wait of the main thread.
     """
     reader, writer = os.pipe()
     os.set_blocking(writer, False)  # Python's C handler writes to it
@@ -107,7 +109,7 @@ def woken_by_signals() -> Iterator[Callable[[float | None], object]]:
 
 
 class StopRequest:
-    """Whether this process was asked to stop; `stop_request` makes one."""
+    """A request to stop this process; `stop_request` creates it."""
 
     def __init__(self, wait: Callable[[float | None], object]) -> None:
         self._wait = wait
@@ -115,13 +117,13 @@ class StopRequest:
         self.made = False
 
     def wait(self, timeout_seconds: float | None = None) -> bool:
-        """Block until it is made, or for that long; return whether it is made."""
+        """Block until the request is made, or for `timeout_seconds`; return whether it is made."""
         if not self.made:
             self._wait(timeout_seconds)
         return self.made
 
     def run(self, work: Callable[[], object]) -> None:
-        """Call `work`, which the request ends in its midst, as `interrupts` does; then go on."""
+        """Call `work`. The request interrupts it, as `interrupts` does; then this returns."""
         with suppress(KeyboardInterrupt):
             self._interruptible = True
             try:
@@ -131,7 +133,7 @@ class StopRequest:
                 self._interruptible = False
 
     def make(self) -> None:
-        """Make the request; for a handler in the main thread."""
+        """Make the request. Call this only in a signal handler of the main thread."""
         self.made = True
         if self._interruptible:
             raise KeyboardInterrupt
@@ -139,7 +141,7 @@ class StopRequest:
 
 @contextmanager
 def stop_request() -> Iterator[StopRequest]:
-    """Turn the signals into a request to stop, for what serves or follows until then."""
+    """Yield a request to stop that the signals make, for commands that serve or follow."""
     with woken_by_signals() as wait:
         stop = StopRequest(wait)
         with on_stop_request(stop.make):

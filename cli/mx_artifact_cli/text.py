@@ -1,12 +1,12 @@
-"""How values look to a human."""
+"""Formats values for humans."""
 
 from __future__ import annotations
 
 
 def printable(text: str) -> str:
-    """Escape what a terminal would act upon or an encoder refuses.
+    """Escape characters that would control a terminal or that cannot be encoded.
 
-    File and model names come from other machines: control characters, lone surrogates (names
+    File and model names come from other machines. Control characters, lone surrogates (from names
     that are not UTF-8), line ends and direction marks become backslash escapes.
     """
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)

@@ -35,7 +35,7 @@ def check_bundle_root(bundle_root: Path) -> None:
             if owner not in trusted_users():
                 raise UnusablePlaceError(
                     f"the bundle root {bundle_root} belongs to user {owner}, who could replace "
-                    "what is in it",
+                    "the files in it",
                     hint=_HINT,
                 )
     except UnsafePathError as error:

@@ -29,7 +29,7 @@ def root_labels(roots: Sequence[ArtifactCacheRoot]) -> dict[str, str]:
 
 
 def own_labels(labels: Mapping[str, str]) -> dict[str, str]:
-    """Return those that say what is served: they hold for whoever serves the same bytes on."""
+    """Return the labels that describe the served bytes; they hold for every seed of these bytes."""
     return {key: value for key, value in labels.items() if key.startswith("mx_artifacts.")}
 
 

@@ -102,11 +102,11 @@ class ArtifactSourceEndpoint:
 
 @dataclass(frozen=True)
 class StagedArtifact:
-    """A verified artifact on the target's disk, not yet installed: one staged tree a root.
+    """A verified artifact on the target's disk, not yet installed: one staged tree for each root.
 
-    `source` is the one that told what it is made of; `transferred_bytes` were read for it, from
-    that one and others: `delivered` says how many from whom, `transports` by which transport.
-    `left_behind` are sources that failed meanwhile. All three by endpoint.
+    `source` is the source that delivered the tables of the artifact. `transferred_bytes` were read
+    from it and from others. By endpoint, `delivered` says how many bytes each source delivered,
+    `transports` by which transport, and `left_behind` which sources failed, with the error.
     """
 
     stagings: tuple[Staging, ...]
@@ -181,7 +181,7 @@ class P2PArtifactTransfer(Protocol):
         `max_inflight_chunks` are as in `transfer_from_worker`.
 
         Raises:
-            NoSourceError, IncompatibleSourceError: nobody to ask.
+            NoSourceError, IncompatibleSourceError: there is no source that fits.
             TransferFailedError: every source failed; it lists each and its cause.
         """
         ...

@@ -75,16 +75,16 @@ PRIMARY_BUNDLE_NAME = "artifact.tar"
 
 @dataclass(frozen=True)
 class TarredP2PArtifactTransfer:
-    """How a cache kind's roots travel as tars.
+    """How the roots of a cache kind are moved as tars.
 
     `chunk_size` is in bytes; by default MX_ARTIFACT_TRANSFER_CHUNK_SIZE. `kind` decides what is
     packed, in which entries it is installed and how paths are adapted; by default it is the kind of
-    `mx_source_type`.
-    `framework` is the engine that uses the cache, for messages on what decided where its roots are.
-    `memory` lends what bundles are packed into; by default MX_ARTIFACT_RESIDENT_BUDGET bytes for
-    each artifact, beyond which they lie in files below `bundle_root`. `durable`: whether an install
-    waits until what it wrote is on the disk; by default MX_ARTIFACT_DURABLE. `clock` tells how old
-    files are, and waits until they have settled.
+    `mx_source_type`. `framework` is the engine that uses the cache, for messages on what decided
+    where its roots are. `memory` lends the memory into which bundles are packed; by default
+    MX_ARTIFACT_RESIDENT_BUDGET bytes for each artifact. Further bundles are in files below
+    `bundle_root`. `durable`: whether an install waits until what it wrote is on the disk; by
+    default MX_ARTIFACT_DURABLE. `clock` is for the age of files and for waiting until they have
+    settled.
     """
 
     name: str
@@ -106,7 +106,9 @@ class TarredP2PArtifactTransfer:
         if not names:
             raise ConfigurationError(f"artifact {self.name!r} has no root")
         if len({n.lower() for n in names}) != len(names) or any("/" in n for n in names):
-            raise ConfigurationError(f"artifact {self.name!r} has root names that clash: {names}")
+            raise ConfigurationError(
+                f"artifact {self.name!r} has the same root name twice: {names}"
+            )
 
     @property
     def cache_kind(self) -> CacheKind:

@@ -132,9 +132,9 @@ def _openat2() -> Callable[..., int] | None:
 
 
 class Parents:
-    """The directories in which the files of a list lie, below one that is held open.
+    """The directories of the files of a list, below a directory that is held open.
 
-    Each is opened once for all files in a row that lie in it. Close it after use.
+    Each is opened once for consecutive files in it. Close this object after use.
     """
 
     def __init__(self, directory: int) -> None:

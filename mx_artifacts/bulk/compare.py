@@ -11,9 +11,9 @@ from mx_artifacts.core.digest import crc32c
 def first_damaged(
     data: memoryview, offsets: array[int], lengths: array[int], checksums: array[int]
 ) -> int | None:
-    """Return the number of the first part whose CRC32C is not what it should be, if any.
+    """Return the number of the first part whose CRC32C is wrong, if any.
 
-    A part that lies outside of `data` counts as damaged.
+    A part that is outside `data` counts as damaged.
     """
     count = len(offsets)
     compiled = library()

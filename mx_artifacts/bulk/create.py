@@ -48,11 +48,11 @@ def create_files(
 ) -> tuple[Sequence[int], Sequence[int]]:
     """Make files below a directory, given by its descriptor; return their mtimes and ctimes [ns].
 
-    None of them may be there, and no symbolic link on the way. Each is whole or, after an error,
-    perhaps in part.
+    None of the files may exist, and no path may contain a symbolic link. Each file is complete;
+    after an error, the last one may be incomplete.
 
     Raises:
-        OSError: one cannot be made; those before it were. Names its path.
+        OSError: a file cannot be created; the earlier ones were. The error names its path.
         ValueError: a part lies outside of `data`, a path holds a NUL, or columns differ in length.
     """
     compiled = library()

@@ -63,9 +63,9 @@ def join_first(members: MemberColumns, checksums: Sequence[int]) -> tuple[int, i
 
 
 def _arguments(members: MemberColumns, *more: Sequence[int]) -> tuple[Any, ...] | None:
-    """Return names and columns as the library takes them; None where a number is too large.
+    """Return names and columns in the form of the library, or None if a number is too large.
 
-    That is a time after the year 2262. Then all is left to who can do the other members too.
+    A time after the year 2262 is too large. Then the Python code handles all members.
     """
     count = len(members.paths)
     try:

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 VERSION = 6
 """Of the functions' arguments; what was built from other sources than these is left alone."""
 OUTSIDE = -1
-"""In place of an errno: a part of a buffer that was stated does not lie in it."""
+"""In place of an errno: a stated part is not within its buffer."""
 
 _INSTALL_AGAIN = "install again, with a C compiler at hand"
 
@@ -101,8 +101,8 @@ def column_of(numbers: array[int], count: int) -> Any:
 def bytes_of(data: memoryview | bytearray | array[int]) -> Any:
     """Return writable, contiguous bytes as the library takes them.
 
-    As long as what is returned lives, they stay where they are: nobody can close or lengthen what
-    lends them.
+    While the returned object exists, the bytes stay where they are: the object that owns them
+    cannot be closed or resized.
     """
     return byref(c_char.from_buffer(data)) if data else None
 

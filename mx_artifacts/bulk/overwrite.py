@@ -51,10 +51,10 @@ def overwrite_files(directory: str, contents: Mapping[str, bytes]) -> None:
 
 
 def overwrite(path: str | Path, content: bytes) -> None:
-    """Replace the content of the file `path`, whatever its mode; mode and mtime stay.
+    """Replace the content of the file `path`, even if it is read-only; mode and mtime stay.
 
-    It is written in place: nobody else reads what is staged, and what a crash leaves there counts
-    only where it has the checksum of what was fetched. Raises OSError.
+    It is written in place. That is safe, because no other process reads staged files, and a file
+    that a crash left is used only if it has the right checksum. Raises OSError.
     """
     _overwrite(os.fspath(path), None, os.fspath(path), content)
 

@@ -9,12 +9,12 @@ from mx_artifacts.bulk.library import column_of, library, names_of
 
 
 def are_plain_tree(paths: Sequence[str], are_dirs: Sequence[bool]) -> bool:
-    """Return whether paths are certainly good to be made below a directory, in this order.
+    """Return whether it is certain that paths can be created below a directory, in this order.
 
     They are relative, of at most 255 bytes and 64 parts, each of ASCII letters, digits and
     "_", "+", "=", "@", "-" and ".", with another character than "." first. A directory is
-    before what is in it, each is listed, and names ascend in it, whatever the case of letters; so
-    no two of them are one. False where that is not so, and where it is not known fast.
+    before what is in it, each is listed, and the names in it ascend, ignoring case; so no two paths
+    name the same file. Return False if that is not true, or if it cannot be found out quickly.
     """
     compiled, count = library(), len(paths)
     if compiled is None:

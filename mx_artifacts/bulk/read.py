@@ -41,9 +41,9 @@ def read_files(
 ) -> Sequence[int]:
     """Fill parts of `space` with the first bytes of files; return each part's CRC32C.
 
-    The files lie below a directory, given by its descriptor; no symbolic link is one, or on the
-    way. Their status tells whether they are regular files, before and after: here nothing that
-    is in their place can wait, or has no end. What lies behind `lengths` is not looked at.
+    The files are below a directory, given by its descriptor. No file is a symbolic link, and no
+    path contains one. The status of each file is checked before and after, so that something other
+    than a regular file cannot block or be endless. Bytes after `lengths` are not read.
 
     Raises:
         ShortFileError

@@ -146,7 +146,7 @@ def _columns(above: int, paths: Sequence[str]) -> StampColumns:
 
 
 _WORTH_THREADS = 4096
-"""Files of which several threads look at a part each; fewer are done in some milliseconds."""
+"""Minimum number of files for several threads; one thread does fewer in some milliseconds."""
 _NOTHING = Stamp(*(0,) * len(Stamp._fields))
 _NO_COLUMNS = StampColumns(*((),) * len(Stamp._fields))
 

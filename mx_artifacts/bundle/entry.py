@@ -40,7 +40,7 @@ class ReadContent(Protocol):
     """Reads the content of an entry's files, from wherever they are."""
 
     def __call__(self, path: str, count: int, offset: int) -> bytes:
-        """Return up to `count` bytes from the place `offset` on, of which `path` is the file."""
+        """Return up to `count` bytes of the file `path`, beginning at `offset`."""
         ...
 
 
@@ -101,8 +101,8 @@ class EntryView:
     def lock_is_held(self, path: str) -> bool:
         """Return whether a process holds the flock of the file `path` in the cache itself.
 
-        Compilers build under such locks. A lock that does not exist, or that cannot be asked
-        for, counts as free: the stamps of the entry's files still tell if they are written.
+        Compilers build under such locks. A lock that does not exist or cannot be tested counts as
+        free: the times of the entry's files still show whether they are being written.
         """
         if ".." in path.split("/"):
             raise UnsafePathError(f"lock {path!r} is not inside the cache root")

@@ -9,7 +9,7 @@ from functools import lru_cache
 
 
 class _Patterns:
-    """fnmatch patterns, most of the time of none of which a text is."""
+    """fnmatch patterns that most texts do not match."""
 
     def __init__(self, patterns: Sequence[str]) -> None:
         self._each = [(pattern, re.compile(translate(pattern))) for pattern in patterns]
@@ -50,5 +50,5 @@ class Excludes:
 
 @lru_cache(maxsize=64)
 def excludes(patterns: tuple[str, ...]) -> Excludes:
-    """Return what tells what is excluded by `patterns`; made once for each."""
+    """Return the test for names that `patterns` exclude; it is made once for the same patterns."""
     return Excludes(patterns)

@@ -22,10 +22,11 @@ _FLAGS = os.O_RDONLY | os.O_NONBLOCK
 def existing_entry(root: Path, entry: str, rules: PackRules) -> Iterator[EntryView]:
     """Yield the entry `entry` of the cache `root`.
 
-    It has what `rules` would ship of it, and no age: nobody waits for it to be committed.
+    It has the files that `rules` would ship. Its age is not checked, because nothing waits until it
+    is complete.
 
     Raises:
-        OSError: part of it cannot be read, or is something else than files and directories.
+        OSError: part of it cannot be read, or is neither a file nor a directory.
         UnsafePathError: a stranger's link leads to the root.
     """
     with open_directory(root) as directory:

@@ -208,7 +208,7 @@ def decode_long_name(payload: bytes) -> Extension:
         BundleError: it does not end with its only NUL.
     """
     if payload[-1:] != b"\0" or b"\0" in payload[:-1]:
-        raise BundleError("long name does not end with its only NUL")
+        raise BundleError("long name does not end with exactly one NUL")
     return Extension(name=payload[:-1])
 
 
@@ -224,7 +224,7 @@ def short_names(name: bytes) -> tuple[bytes, bytes]:
 def _text_field(field: bytes) -> bytes:
     text, _, rest = field.partition(b"\0")
     if rest.strip(b"\0"):
-        raise BundleError("header has bytes behind the end of a name")
+        raise BundleError("header has bytes after the end of a name")
     return text
 
 
@@ -248,7 +248,9 @@ def _decimal_size(value: bytes) -> int:
     if not _DECIMAL_SIZE.fullmatch(value) or int(value) <= _MAX_OCTAL:
         # Programs write this record only where the plain field is too small; another one would
         # show different members to readers that do not know it.
-        raise BundleError(f"extended size {value[:64]!r} is not a number beyond the plain field's")
+        raise BundleError(
+            f"extended size {value[:64]!r} is not a number that is too large for the plain field"
+        )
     return int(value)
 
 

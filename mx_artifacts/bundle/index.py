@@ -101,12 +101,12 @@ def map_bundle(
     checksum: str,
     limits: BundleLimits = DEFAULT_LIMITS,
 ) -> BundleMap:
-    """Return where everything lies, if `index` is that of a bundle.
+    """Return the positions of all members, if `index` is the index of the bundle.
 
     The bundle has `bundle_bytes` and, by its manifest, the CRC32C `checksum` in hex.
 
     Raises:
-        ManifestInvalidError: it is the index of another bundle, or of none.
+        ManifestInvalidError: it is the index of another bundle, or not an index.
         UnsafePathError, BundleError: a member would leave its root, or there are too many.
     """
     check_paths(index.paths, index.are_dirs, limits.max_members, limits.max_names_bytes)
@@ -176,5 +176,6 @@ def _check_blocks(index: MemberIndex) -> None:
                 joined = crc32c_join(joined, block, length)
         if not good or joined != index.checksums[number]:
             raise ManifestInvalidError(
-                f"the blocks of member '{shown(index.paths[number])}' are not those of its content"
+                f"the block checksums of member '{shown(index.paths[number])}' do not match its "
+                "content"
             )

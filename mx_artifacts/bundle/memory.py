@@ -6,7 +6,7 @@ from typing import Protocol
 
 
 class BundleMemory(Protocol):
-    """Writable bytes, zero at first, that one bundle lies in. Any thread."""
+    """Writable bytes, zero at first, for one bundle. Any thread."""
 
     @property
     def view(self) -> memoryview:
@@ -14,7 +14,7 @@ class BundleMemory(Protocol):
         ...
 
     def written(self, offset: int, length: int) -> None:
-        """Hear that this range is as it will stay, so that its pages may leave the memory."""
+        """Called when this range will not change again, so that its pages may leave the memory."""
         ...
 
     def cut(self, length: int) -> None:

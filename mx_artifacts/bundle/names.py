@@ -58,7 +58,8 @@ def all_ordinary(paths: Sequence[str]) -> bool:
 def fold(name: str) -> str:
     """Return the form in which names are compared: without case, in one Unicode form.
 
-    Names that fold alike are one file on some file systems, and cannot be told apart by people.
+    Names with the same form are the same file on some file systems, and humans cannot distinguish
+    them.
     """
     if name.isascii():
         return name.lower()

@@ -61,9 +61,9 @@ _PAUSES_SECONDS = (0.05, 0.1, 0.2)
 _PATIENCE_SECONDS = 2.0
 """Sum of all waits in one pack; an engine that compiles all the time must not hold it up."""
 MIN_AGE_SECONDS = 0.5
-"""How old a file must be. Above the tick of the kernel's clock (up to 10 ms), within which a file
-changes without a new stamp; and long enough for a writer that a busy node stopped between two
-writes, for half of an entry that nobody touches looks like a whole one."""
+"""Minimum age of a file. It is longer than the tick of the kernel's clock (up to 10 ms), within
+which a file can change without a new time. It is also long enough for a writer that a busy node
+stopped between two writes, because an incomplete entry that does not change looks complete."""
 
 
 def pack_tree(
@@ -75,24 +75,24 @@ def pack_tree(
     previous: PackedTree[M] | None = None,
     clock: Clock = SYSTEM_CLOCK,
 ) -> PackedTree[M]:
-    """Pack what `rules` keep of `root` into one bundle; equal trees give equal bytes.
+    """Pack what `rules` select from `root` into one bundle; equal trees give equal bytes.
 
-    Entries that are as they were when `previous` was packed from this root, stamps included, are
-    copied from its memory, which must stay open meanwhile; they are not read or judged again.
+    Entries that have not changed since `previous` was packed from this root (their times are the
+    same, too) are copied from its memory, which must stay open. They are not read or judged again.
 
     An `optional` root that is missing or holds no files gives a bundle without members. Blocks
-    for at most two seconds to let changing entries settle. Entries that `rules.fault_of` finds
-    fault with are left out and reported.
+    for at most two seconds to let changing entries settle. Entries in which `rules.fault_of` finds
+    a fault are left out and reported.
 
-    Besides the bundle it takes a copy of the entries that changed meanwhile and have another size
-    now: 64 MiB of plain memory at most, and what is beyond from `allocate`, until it returns. So
-    does the whole bundle where it grew by them. Of a bundle that `allocate` keeps in a file some 16
-    MiB for each thread are in memory at once.
+    Besides the bundle, it needs memory for copies of the entries that changed meanwhile and have
+    another size now: at most 64 MiB of plain memory, and the rest from `allocate`, until this
+    returns. If the bundle grew because of them, it needs memory for a copy of the whole bundle. Of
+    a bundle that `allocate` keeps in a file, some 16 MiB for each thread are in memory at once.
 
     Raises:
         NothingToPublishError: the root is absent, unreadable or holds no files.
         SourceChangedError: there is nothing to publish because all of it kept changing.
-        MxArtifactsError: whatever `allocate` raises.
+        MxArtifactsError: `allocate` raised it.
     """
     if optional and not root.exists():
         with Directory(-1, Path()) as nowhere:
@@ -176,7 +176,7 @@ class _Packer:
     def read_all(
         self, layouts: Sequence[EntryLayout], memory: BundleMemory, listed_at: float
     ) -> None:
-        """Read every entry to where it lies if all stay as they were listed."""
+        """Read every entry to its position, as if none of them changed after they were listed."""
         places = []
         start = 0
         for layout in layouts:

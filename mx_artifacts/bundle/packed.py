@@ -56,10 +56,10 @@ class PackedEntry:
 
 @dataclass(frozen=True)
 class PackedTree(Generic[M]):
-    """A bundle: all of `memory`, which whoever holds this closes.
+    """A bundle, which is all of `memory`. The owner of this object closes `memory`.
 
-    `entries` are by name, and with `root` (without links) and `rules` what a later pack of the same
-    cache needs to tell what of it is still as it was.
+    `entries` (by name), `root` (without links) and `rules` are what a later pack of the same cache
+    needs to find the entries that have not changed.
     """
 
     memory: M

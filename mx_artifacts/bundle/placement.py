@@ -15,14 +15,14 @@ _BATCH_BYTES = 8 << 20
 """A batch takes each thread a few milliseconds, most of them outside the interpreter; what else is
 to be done for it there, once, is little against that."""
 _MOVED_BYTES = 16 << 20
-"""Moved at once: so much of either end is in memory, where a bundle lies in a file."""
+"""Number of bytes that are moved at once; if a bundle is in a file, so many bytes are in memory."""
 _PLAIN_BYTES = 64 << 20
 """Of plain memory that all entries together may take which do not fit where they lay."""
 
 
 PartFilled = Callable[[int, int], object]
-"""Hears of each part (offset, length) of a space that was filled with a part of a large file, so
-that it need not be in memory as a whole."""
+"""Called with each part (offset, length) of a space that was filled from a large file, so that the
+file need not be in memory as a whole."""
 
 
 @dataclass(eq=False)
@@ -36,10 +36,10 @@ class EntryPlacement:
 
 
 class OverflowBuffers:
-    """Makes places for entries that do not fit where they lay. One thread.
+    """Makes places for entries that no longer fit into their old places. One thread.
 
-    They take 64 MiB of plain memory at most; what is beyond lies in memories like the bundle's own,
-    each of 64 MiB or, for an entry that is larger, as long as that.
+    At most 64 MiB are plain memory. Further places are in memories of the same type as that of the
+    bundle, each of 64 MiB or of the size of a larger entry.
     """
 
     def __init__(self, allocate: Callable[[int], BundleMemory]) -> None:
@@ -49,7 +49,7 @@ class OverflowBuffers:
         self.memories: list[BundleMemory] = []
 
     def place(self, layout: EntryLayout) -> tuple[EntryPlacement, PartFilled]:
-        """Return a place of zeros, and what hears which parts of it were filled.
+        """Return a place of zeros, and the function to call with the parts of it that were filled.
 
         Raises what `allocate` does.
         """
@@ -92,10 +92,10 @@ def compact(
     *,
     in_target: bool,
 ) -> None:
-    """Bring `places` into `memory`, one after the other in their order, and update them.
+    """Copy `places` into `memory`, one after the other in their order, and update them.
 
-    They lie in `sources`, or in plain memory. With `in_target` the spaces that have a start are
-    parts of `memory`, in this order. Where bundles lie in files, a few MiB are in memory at once.
+    They are in `sources` or in plain memory. With `in_target`, the spaces that have a start are
+    parts of `memory`, in this order. If bundles are in files, only a few MiB are in memory at once.
     """
     target = memory.view
     starts: list[int] = []

@@ -68,9 +68,9 @@ class Reading:
 
 @dataclass(frozen=True, slots=True)
 class EntryReader:
-    """Reads entries below `root`. Any thread; `now` tells the time [s since the epoch].
+    """Reads entries below `root`. Any thread; `now` returns the time [s since the epoch].
 
-    `min_age_seconds`: how long a file must have been left alone before it was listed.
+    `min_age_seconds`: minimum time between the last change of a file and its listing [s].
     """
 
     root: Directory
@@ -114,9 +114,9 @@ class EntryReader:
     def check_age(self, members: Sequence[SourceMember], listed_at: float) -> None:
         """Refuse an entry that changed just before it was listed.
 
-        Its directories count, as they tell of files that were removed: of a cache that is being
-        wiped what is left may look whole. Stamps from the future come from a file server whose
-        clock is ahead, and tell nothing.
+        Its directories count, too, because their times show that files were removed: while a cache
+        is being wiped, the remaining files may look complete. Times in the future come from a file
+        server whose clock is ahead; they show nothing.
 
         Raises:
             EntryChangedError
@@ -201,10 +201,10 @@ class EntryReader:
             place.checksums = [checksums.get(reading.start + at, 0) for at in layout.offsets]
 
     def _check_stamps(self, readings: Sequence[Reading], failed: dict[str, EntryError]) -> None:
-        """Check that all members are still what they were when they were listed.
+        """Check that no member has changed since it was listed.
 
-        That tells of the files that were read too: one that was there only meanwhile was moved
-        there and away again, or this one was, and a move changes a file's change time.
+        This also covers the files that were read: if another file was in that place for a moment,
+        one of the two was moved, and a move changes the change time of a file.
         """
         members = [member for reading in readings for member in reading.members]
         try:
@@ -223,8 +223,9 @@ class EntryReader:
     def _check_places(self, readings: Sequence[Reading], failed: dict[str, EntryError]) -> None:
         """Check that entries without files are the same directories that were listed.
 
-        One that was moved away before it was looked into looked empty, and another may be in its
-        place. Their times tell nothing: locks and the like, which are left out, come and go there.
+        A directory that was moved away before it was listed looked empty, and another one may be in
+        its place now. The times of directories show nothing, because files that are left out, such
+        as locks, are created and removed in them.
         """
         members = [member for reading in readings for member in reading.members]
         now: dict[SourceMember, tuple[int, int]] = {}

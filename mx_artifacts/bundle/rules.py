@@ -43,8 +43,8 @@ SECRETS = (
     "stored_tokens",
     "*.token",
 )
-"""Patterns of names that hold secrets where somebody's home or repository lies in a cache root, or
-is taken for one. No compiler gives such a name to what it caches (tests/unit/kinds)."""
+"""Patterns of names of files with secrets, for the case that a user's home or repository is in a
+cache root or is used as one. No compiler gives such names to its files (tests/unit/kinds)."""
 
 
 def each_file(path: str) -> str:

@@ -35,7 +35,7 @@ from mx_artifacts.errors import BundleError, UnsafePathError
 _MAX_EXTENSION_BYTES = 64 * 1024
 """A path of 4,096 bytes and a few times and sizes need far less."""
 _MAX_PADDING_BYTES = 1024 * 1024
-"""Zeros behind the end of the archive: GNU tar fills records, of 10 KiB unless told otherwise."""
+"""Maximum number of zeros after the end of an archive: GNU tar fills records of 10 KiB."""
 
 _FORBIDDEN_TYPES = {
     b"1": "a hard link",
@@ -68,8 +68,8 @@ DEFAULT_LIMITS = BundleLimits()
 class BundleMember(NamedTuple):
     """A file or directory of a bundle, safe to be written below a root.
 
-    `path` is relative and "/"-separated; `mode` has passed `safe_mode`; `mtime_ns` is 0 where
-    nobody reads it; `offset` is where the content starts in the bundle [bytes].
+    `path` is relative and "/"-separated; `mode` has passed `safe_mode`; `mtime_ns` is 0 if it is
+    not needed; `offset` is where the content starts in the bundle [bytes].
     """
 
     path: str
@@ -161,7 +161,7 @@ class BundleScanner:
         if self._zero_blocks == 1:
             raise BundleError("bundle has one zero block, not the two that end an archive")
         if self._zero_blocks != 2:
-            raise BundleError(f"bundle ends at byte {self._position} without its end")
+            raise BundleError(f"bundle is cut off at byte {self._position}")
 
     def _block_bytes(self) -> int:
         if self._extended is None:
@@ -197,7 +197,7 @@ class BundleScanner:
         if self._extension is not None:
             raise BundleError("two extended headers precede one member")
         if header.size > _MAX_EXTENSION_BYTES:
-            raise BundleError(f"extended header of {header.size} bytes is too long")
+            raise BundleError(f"extended header is too long: {header.size} bytes")
         self._extended = header
         if not header.size:
             self._use_extension(b"")
@@ -217,7 +217,7 @@ class BundleScanner:
 
     def _use_zero_block(self, block: bytes) -> None:
         if self._extension is not None:
-            raise BundleError("bundle ends after an extended header")
+            raise BundleError("bundle ends after an extended header, without a member")
         if block != ZERO_BLOCK:
             raise BundleError("bundle has one zero block, not the two that end an archive")
         self._zero_blocks += 1
@@ -226,7 +226,7 @@ class BundleScanner:
         """Check that nothing hides behind the end; GNU tar fills up with zeros."""
         rest = self._bundle_bytes - self._position
         if rest > _MAX_PADDING_BYTES or any(data):
-            raise BundleError(f"bundle has {rest} bytes behind its end")
+            raise BundleError(f"bundle has {rest} bytes after its end")
 
     def _member_of(self, header: Header, extension: Extension) -> BundleMember | None:
         """Turn a header into a member, whose content begins here; None for the root itself."""
@@ -248,7 +248,10 @@ class BundleScanner:
         size = header.size
         if extension.size is not None:
             if header.size not in (0, extension.size):
-                raise BundleError(f"header says {header.size} bytes, its extension another size")
+                raise BundleError(
+                    "header and extended header state different sizes: the header "
+                    f"states {header.size} bytes"
+                )
             size = extension.size
         left = self._bundle_bytes - self._position
         if size > left:

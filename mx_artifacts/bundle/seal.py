@@ -28,7 +28,7 @@ def seal(
     if not 0 < chunk_size <= MAX_CHUNK_SIZE_BYTES:
         raise ConfigurationError(
             f"chunk size {chunk_size} is not in 1..{MAX_CHUNK_SIZE_BYTES} bytes",
-            hint="leave --chunk-size at its default",
+            hint="use the default of --chunk-size",
         )
     paths = sorted(bundles)
     sizes = [len(bundles[path].view) for path in paths]

@@ -35,7 +35,7 @@ class Part(NamedTuple):
 
     @property
     def offset(self) -> int:
-        """Where it lies in the bundle."""
+        """Its position in the bundle."""
         return self.member.offset + self.position
 
 

@@ -78,7 +78,7 @@ def open_root(root: Path) -> Directory:
     except NotADirectoryError:
         raise NothingToPublishError(
             f"cache root {root} is not a directory: nothing to publish",
-            hint="name the cache's directory with --root",
+            hint="state the directory of the cache with --root",
         ) from None
     except OSError as error:
         raise NothingToPublishError(
@@ -206,7 +206,7 @@ class _Walk:
         return [path for name, path, stamp in each if self.look(path, name, stamp, twins)]
 
     def _go_in(self, names: Sequence[str], paths: Sequence[str]) -> bool:
-        """Tell, at once, whether all files and directories with these ordinary paths go in."""
+        """Return whether all files and directories with these ordinary paths are packed."""
         keys = set("\0".join(names).lower().split("\0")) if names else set()
         return len(keys) == len(names) and not self._exclude.find_any(names, paths)
 
@@ -257,7 +257,7 @@ class _Walk:
         return "modification time is out of range"
 
     def _owner_fault(self, source: str, stamp: Stamp) -> str | None:
-        """Refuse a file to which whoever owns the root may have given its name there."""
+        """Refuse a file if the owner of the root may have linked it there under this name."""
         if not stamp.mode & LINKED:
             return None
         try:

@@ -79,7 +79,7 @@ class CentralClient:
             self._address = parse_address(address)
         except ValueError as error:
             raise ConfigurationError(
-                f"the central server's address is {address!r}, but should be {error}",
+                f"the address of the central server is {address!r}, but should be {error}",
                 hint="set MX_SERVER_ADDRESS, or --server, to host:port",
             ) from None
         self._timeout_seconds = timeout_seconds
@@ -128,7 +128,8 @@ class CentralClient:
         """
         if not identity.model_name:
             raise ConfigurationError(
-                "an identity without a model name cannot be published", hint="state --model"
+                "an identity without a model name cannot be published",
+                hint="state the model with --model",
             )
         request = p2p_pb2.PublishMetadataRequest(
             identity=convert.identity_to_wire(identity),
@@ -143,7 +144,7 @@ class CentralClient:
             raise RemoteError(
                 f"central server {self._address} refused to publish {identity.model_name!r}: "
                 f"{answer.message}",
-                hint="see the server's log",
+                hint="see the log of the server",
             )
         convert.require(bool(answer.mx_source_id), "no mx_source_id", self._address)
         return str(answer.mx_source_id)
@@ -154,8 +155,9 @@ class CentralClient:
         """Return the sources that pass `query`, and have `identity` if one is given, newest first.
 
         An identity without a model name does not filter. Filters that an older server ignores are
-        applied here. The status alone cannot be: a listing does not carry it, so that `status` of
-        an answer is the one that was asked for, else UNKNOWN, and only the record tells.
+        applied here. The status cannot be checked here, because a listing does not have it:
+        `status` of an answer is the requested one, else UNKNOWN. Only the record has the real
+        status.
         """
         here = query.mx_source_id  # the wire filters by identity only
         request = convert.query_to_wire(replace(query, limit=None) if here else query, identity)

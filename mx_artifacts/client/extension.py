@@ -27,7 +27,7 @@ _NOT_OFFERED = (
 
 @dataclass(frozen=True)
 class WholeLease:
-    """Where a source's bundles lie, by file index, until its session ends. Unchecked claims."""
+    """Addresses of a source's bundles by file index, valid until the session ends. Unchecked."""
 
     bundles: Mapping[int, RemoteRange]
     descriptor: bytes

@@ -1,8 +1,8 @@
 """A target's session at a source: one stream that is open while the target reads.
 
 The source binds leases to the stream and frees them when it ends, so a target that dies blocks
-nothing (proto/mx_artifacts/v1/source.proto). In the other direction, the end of the stream tells
-the target within moments that its source is gone.
+nothing (proto/mx_artifacts/v1/source.proto). In the other direction, the end of the stream shows
+the target within moments that its source has ended.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Session:
     def __init__(
         self, stub: Any, call_timeout_seconds: float, transports: Sequence[str] = ()
     ) -> None:
-        """Open the stream on `stub` (a SourceServiceStub); `wait_attached` tells how it went."""
+        """Open the stream on `stub` (a SourceServiceStub); `wait_attached` returns the result."""
         self.session_id = uuid.uuid4().hex
         self._stub = stub
         self._timeout_seconds = call_timeout_seconds
@@ -65,7 +65,7 @@ class Session:
 
     @property
     def lost(self) -> bool:
-        """Whether the stream ended although nobody here closed it."""
+        """Whether the stream ended although this process did not close it."""
         return self._attached and self._ended.is_set() and not self._closing
 
     def cancel(self) -> None:

@@ -57,9 +57,9 @@ class ChunkLease:
 class WorkerClient:
     """A source at `endpoint` (host:port). All methods may be called from any thread.
 
-    Every call lasts `timeout_seconds` at most, or less where a method is told so. Besides what
-    the methods name, all raise PeerLostError (gone, unreachable, silent), RecordNotFoundError
-    (it does not serve that) and RemoteError.
+    Every call lasts at most `timeout_seconds`, or less if a method has its own timeout. Besides
+    what the methods name, all raise PeerLostError (ended, unreachable, silent), RecordNotFoundError
+    (it does not serve the artifact) and RemoteError.
     """
 
     def __init__(self, endpoint: str, *, timeout_seconds: float) -> None:
@@ -196,13 +196,13 @@ class WorkerClient:
 
     @property
     def is_detached(self) -> bool:
-        """Whether the session ended although nobody here closed it."""
+        """Whether the session ended although this process did not close it."""
         return self._session is not None and self._session.lost
 
     def check_attached(self) -> None:
         """Raise PeerLostError when the source ended, or lost, the session of this client."""
         if self.is_detached:
-            raise PeerLostError(f"source {self.endpoint} is gone: its session ended")
+            raise PeerLostError(f"source {self.endpoint} is lost: its session ended")
 
     def lease_artifact(self, artifact: ArtifactRef, *, serves_on: bool) -> WholeLease | None:
         """Lease all of an artifact for this client's life; None where only chunks can be had.
@@ -258,7 +258,7 @@ class WorkerClient:
         chunk_index: int,
         timeout_seconds: float | None = None,
     ) -> ChunkLease:
-        """Lease one chunk. The lease is the caller's to release, whatever it says.
+        """Lease one chunk. The caller must release the lease, even if its content is invalid.
 
         Raises:
             NoFreeSlotError: the source is busy; ask again later.

@@ -26,7 +26,7 @@ def accelerators_compatible(target: str, source: str) -> bool:
 
 
 def same_kind(ours: SourceIdentity, theirs: SourceIdentity) -> bool:
-    """Return whether both are identities of one cache kind, whatever else differs."""
+    """Return whether both are identities of the same cache kind; other fields may differ."""
     return ours.mx_source_type == theirs.mx_source_type and ours.extra_parameters.get(
         KIND_PARAMETER
     ) == theirs.extra_parameters.get(KIND_PARAMETER)

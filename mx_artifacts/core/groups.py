@@ -20,7 +20,7 @@ MAX_SIZE = 256
 PRESENCE_SECONDS = 15.0
 """A member that is silent for this long is given up. Above a restart of the backend."""
 LINGER_SECONDS = 60.0
-"""For so long after a round failed, members that had not come yet are told why."""
+"""Time after a failed round in which members that join late get its reason [s]."""
 FORGET_SECONDS = 600.0
 """A decided round is kept for this long, for members that have not asked since."""
 MAX_ROUNDS = 8
@@ -33,7 +33,7 @@ NAME_EXPECTED = "up to 255 letters, digits and . _ - /, the first a letter or di
 _REFRESHES = 5
 """How often a member's time is written anew within the presence time."""
 _QUIET_SHARE = 0.5
-"""Of the presence time. A member that lives is written down as heard of twice within it."""
+"""Part of the presence time: a living member's last sign of life is stored twice within it."""
 
 
 class Progress(IntEnum):
@@ -56,11 +56,11 @@ class Phase(IntEnum):
 
 @dataclass(frozen=True)
 class MemberReport:
-    """What a member says of itself.
+    """The report of a member about itself.
 
     Attributes:
         group: name:kind, since members agree on each kind alone.
-        instance_id: tells two processes of one member id apart.
+        instance_id: distinguishes two processes with the same member id.
         round_id: as the first answer gave it; "" to join.
         artifact_id: what it installs, for messages; members may install different ones.
         roots: once moved: names of the artifact's roots that hold something here.
@@ -116,12 +116,12 @@ class Round:
         return member is not None and member.instance_id == report.instance_id
 
     def describe(self) -> str:
-        """Say who came and how far each is: "1 of 2 members came: node-0 (staged)"."""
+        """Return who joined, and how far each member is: "1 of 2 members came: node-0 (staged)"."""
         came = ", ".join(f"{m.member_id} ({m.progress.name.lower()})" for m in self.members)
         return f"{len(self.members)} of {self.size} members came: {came}"
 
     def lacking(self, progress: Progress) -> str:
-        """Say who is not as far as `progress`, and how many never came: "node-1 (fetching)"."""
+        """Return who has not reached `progress`, or never joined: "node-1 (fetching)"."""
         behind = [
             f"{m.member_id} ({m.progress.name.lower()})"
             for m in self.members
@@ -167,15 +167,15 @@ def advance(
     presence_seconds: float,
     new_round_id: str,
 ) -> tuple[Rounds, Round]:
-    """Take a report in; return the group's rounds, and the reporter's round, as they are then.
+    """Apply a report; return the new rounds of the group, and the round of the reporter.
 
-    The same report again changes nothing but times. A process that joins (no `round_id`) comes into
-    the newest round that is not decided. It comes into one that failed before this member came,
-    to be told why, and else into a new one.
+    The same report again changes only times. A process that joins (no `round_id`) gets the newest
+    round that is not decided. If that round failed before this member joined, the member gets this
+    round and its reason. Otherwise a new round begins.
 
     Raises:
-        ConfigurationError: the round has another size, or all its members.
-        ConflictError: another process that has this member id is alive.
+        ConfigurationError: the round has another size, or already has all its members.
+        ConflictError: another living process has this member id.
         RecordNotFoundError: the round is not known, or the reporter is not in it.
     """
     presence_ms = int(presence_seconds * 1000)
@@ -216,20 +216,22 @@ def _joined(rounds: Rounds, report: MemberReport, now_ms: int, new_round_id: str
 def _check_joins(round_: Round, report: MemberReport) -> None:
     if round_.size != report.size:
         raise ConfigurationError(
-            f"group {report.group} has size {round_.size}, says {round_.members[0].member_id}, "
-            f"and {report.size}, says {report.member_id}",
-            hint="give all members the same size, or this group another name",
+            f"group {report.group} has size {round_.size} according to member "
+            f"{round_.members[0].member_id}, but size {report.size} according to member "
+            f"{report.member_id}",
+            hint="use the same size on all members, or another name for this group",
         )
     if round_.find(report.member_id) is not None:
         raise ConflictError(
-            f"group {report.group} has a living member {report.member_id} already",
-            hint="give each member an id of its own with --group-member",
+            f"group {report.group} already has a running member {report.member_id}",
+            hint="give each member a different id with --group-member",
         )
     if len(round_.members) == round_.size:
         raise ConfigurationError(
-            f"group {report.group} has all of its {round_.size} members: "
+            f"group {report.group} already has all of its {round_.size} members: "
             f"{', '.join(member.member_id for member in round_.members)}",
-            hint="give each deployment a group name of its own, and the size all members",
+            hint="use a different group name for each deployment; if the group has more members, "
+            "state the larger size on all of them",
         )
 
 
@@ -304,7 +306,7 @@ def _why_failed(round_: Round, now_ms: int, presence_ms: int) -> str:
 
 
 def _quiet_members(round_: Round, now_ms: int, presence_ms: int) -> list[str]:
-    """Tell of members that are likely the cause of another one's failure, though not given up."""
+    """Describe members that probably caused another one's failure but are not given up yet."""
     return [
         _silence(member, now_ms)
         for member in round_.members

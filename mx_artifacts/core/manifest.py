@@ -78,7 +78,7 @@ class ArtifactManifest:
 class ArtifactRef:
     """One artifact of one source, as a worker is asked for it.
 
-    An empty `artifact_id` is whichever artifact the source serves, if it is the only one.
+    An empty `artifact_id` means the only artifact that the source serves.
     """
 
     mx_source_id: str

@@ -14,8 +14,8 @@ def shared_depth(
 ) -> int:
     """Return the place in `levels` of the narrowest one that two nodes share; -1: none.
 
-    A level that neither states tells nothing. The first one that they differ in ends it, since
-    a rack's number is one of its zone's only.
+    A level that neither node states is skipped. The search ends at the first level that differs,
+    because, for example, the number of a rack is unique within its zone only.
     """
     depth = -1
     for place, level in enumerate(levels):

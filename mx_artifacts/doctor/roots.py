@@ -67,7 +67,7 @@ def _file_system(name: str, path: Path, loads_libraries: bool) -> Check | None:
         return fail(
             name,
             f"{path} is on {mount.point}, which is mounted noexec: no library can be loaded there",
-            "mount it with exec, or point the engine's cache elsewhere",
+            "mount it with exec, or move the engine's cache to another file system",
             ExitCode.INCOMPATIBLE,
         )
     if is_remote(mount):

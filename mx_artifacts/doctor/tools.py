@@ -61,7 +61,7 @@ def _version(names: Collection[str], env: Environment) -> str | None:
 
 
 def check_user(env: Environment) -> Check:
-    """Look at who runs this: engines derive default roots from it."""
+    """Check the user of this process, from which engines derive their default roots."""
     uid = os.geteuid()
     home = env.get("HOME", "")
     try:
@@ -74,7 +74,7 @@ def check_user(env: Environment) -> Check:
         return fail(
             "user",
             f"user id {uid} has no passwd entry and HOME is not set",
-            "set HOME, or every cache's own variable",
+            "set HOME, or the variable of each cache",
             ExitCode.USAGE,
         )
     if entry is None:

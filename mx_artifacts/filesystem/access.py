@@ -11,7 +11,7 @@ from pathlib import Path
 DIRECTORY_MODE = 0o755
 FILE_MODE = 0o644
 EXECUTABLE_MODE = 0o755
-"""Engines often run under another uid than the installer, so all may read, whatever the umask."""
+"""Mode bits that are always set: an engine may run under another uid than the installer."""
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class Access:
     def apply(self, descriptor: int) -> None:
         """Set mode and, as root, owner of an open file or directory.
 
-        It must be one that this process made, where nobody else can have put another in its place.
+        This process must have created it in a place where no other user can replace it.
         """
         found = os.fstat(descriptor)
         is_dir = stat.S_ISDIR(found.st_mode)

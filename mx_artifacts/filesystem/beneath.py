@@ -1,4 +1,4 @@
-"""A directory that is held open, and operations below it; none of them can be led out of it.
+"""A directory that is held open, and operations below it that can never leave it.
 
 The owner of a directory can put links and other files in the way of a process that works in it, at
 any moment. So names are looked up from a descriptor, no symbolic link is followed, only regular
@@ -36,7 +36,7 @@ TEMPORARY_PREFIX = ".tmp-"
 MAX_DEPTH = 256
 """Directories, one in the other, that are removed: four times as many as a bundle may have."""
 _ATTEMPTS = 100
-"""At a random name; only somebody who makes such names on purpose uses them up."""
+"""Attempts to find a free random name; only an attacker can use all of them."""
 
 
 def nothing() -> None:
@@ -47,7 +47,7 @@ class Directory:
     """A directory by its descriptor. `path` is where it was found, and is for messages only.
 
     Paths below it are relative and "/"-separated, and "" is the directory itself where a directory
-    is wanted. Any thread; who opened it closes it.
+    is wanted. Any thread; the caller that opened it closes it.
     """
 
     def __init__(self, descriptor: int, path: Path) -> None:
@@ -127,8 +127,8 @@ class Directory:
     def parent_of(self, path: str) -> Iterator[tuple[int, str]]:
         """Yield (descriptor of the directory that holds `path`, its last part).
 
-        What is done relative to that descriptor cannot leave this directory, whatever becomes of
-        the path meanwhile.
+        Operations relative to that descriptor cannot leave this directory, even if the path changes
+        meanwhile.
 
         Raises:
             UnsafePathError: a symbolic link is on the way.
@@ -147,8 +147,9 @@ class Directory:
             if error.errno not in (errno.ELOOP, errno.EXDEV):
                 raise
             raise UnsafePathError(
-                f"a symbolic link is on the way to {path!r} in {self.path}",
-                hint=f"remove the link, or name the directory it points at instead of {self.path}",
+                f"there is a symbolic link on the path to {path!r} in {self.path}",
+                hint="remove the link, or use the directory to which it points in place of "
+                f"{self.path}",
             ) from None
 
     # --- small files ----------------------------------------------------------------------------
@@ -216,14 +217,13 @@ class Directory:
             os.mkdir(name, mode, dir_fd=self.descriptor)
 
     def make_private(self, prefix: str) -> tuple[str, Directory]:
-        """Make a directory into which no other user can look; return its random name and itself.
+        """Create a directory that no other user can read; return its random name and the directory.
 
-        Nobody else can reach what is made in it, not even who may rename the directory itself: only
-        there may owners and modes be given, and from there things are moved to where they belong.
+        No other user can reach files in it, not even a user who may rename the directory. So files
+        get their owner and mode there and are then moved to their final place.
 
         Raises:
-            UnsafePathError: somebody else put another directory in its place at once.
-            OSError
+            UnsafePathError: another user replaced the directory at once. OSError
         """
         for name in _random_names(prefix):
             try:
@@ -234,8 +234,8 @@ class Directory:
             try:
                 if not is_private(made.status()) or made.names():
                     raise UnsafePathError(
-                        f"{made.path} is not the directory that was made there just now",
-                        hint=f"find out who works in {self.path}",
+                        f"{made.path} is not the directory that was just created there",
+                        hint=f"find out which other process changes {self.path}",
                     )
             except BaseException:
                 made.close()
@@ -282,7 +282,7 @@ def _remove(directory: int, name: str, owners: Collection[int] | None, depth: in
         os.unlink(name, dir_fd=directory)
         return
     if not depth:
-        raise OSError(errno.ENAMETOOLONG, "directories lie too deep in each other", name)
+        raise OSError(errno.ENAMETOOLONG, "directories are nested too deeply", name)
     inner = _open_to_empty(directory, name)
     try:
         for each in os.listdir(inner):

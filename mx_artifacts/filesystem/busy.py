@@ -15,9 +15,9 @@ _PAUSES_SECONDS = (0.05, 0.1, 0.2, 0.4)
 
 
 def retried(work: Callable[[], T], clock: Clock = SYSTEM_CLOCK) -> T:
-    """Return what `work` returns, which is done again where a failure may pass; at most 0.75 s.
+    """Return the result of `work`; repeat it for at most 0.75 s if its failure may be temporary.
 
-    Only for work that has changed nothing when it fails. Raises whatever `work` raises last.
+    Only for work that has changed nothing when it fails. Raises the last error of `work`.
     """
     for pause_seconds in _PAUSES_SECONDS:
         try:

@@ -68,11 +68,11 @@ def make_parents(root: Directory, path: str, access: Access, workshop: Directory
 def place_directory(
     parent_fd: int, name: str, apply: Callable[[int], None], workshop: Directory
 ) -> bool:
-    """Make a directory in one of somebody else's, where `name` may be already.
+    """Create a directory in a directory of another user; `name` may exist already.
 
-    It is made, and `apply` gives it its owner and mode, in the private directory `workshop`: at its
-    place its owner could have put another one before it is given away. Returns whether it was made.
-    Raises OSError.
+    It is created in the private directory `workshop`, where `apply` gives it owner and mode. At its
+    final place, the other user could replace it before that. Returns whether it was created. Raises
+    OSError.
     """
     try:
         os.stat(name, dir_fd=parent_fd, follow_symlinks=False)

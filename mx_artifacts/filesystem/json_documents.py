@@ -42,7 +42,7 @@ def texts_of(document: Mapping[str, Any], name: str) -> tuple[str, ...]:
     """Return the field `name`, a list of strings. Raises ValueError when it is not."""
     values: list[Any] = field_of(document, name, list)
     if not all(isinstance(value, str) for value in values):
-        raise ValueError(f"{name!r} holds something that is not text")
+        raise ValueError(f"{name!r} contains a value that is not text")
     return tuple(values)
 
 

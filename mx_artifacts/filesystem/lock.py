@@ -39,13 +39,14 @@ class LockFile:
 def locked(files: Iterable[LockFile], timeout_seconds: float, clock: Clock) -> Iterator[None]:
     """Hold locks, taken in the order of their paths so that two holders cannot wait for each other.
 
-    A holder may remove a file. Who waited for it then has the lock of a file without a name, which
-    counts for nothing, lest two processes lock two files of one name.
+    A holder may remove a lock file. A process that waited for it then has the lock of a file
+    without a name. Such a lock does not count, because otherwise two processes could lock two files
+    of the same name.
 
     Raises:
-        FileNotFoundError: a file or its directory was removed meanwhile; begin anew.
+        FileNotFoundError: a file or its directory was removed meanwhile; try again from the start.
         InstallLockedError: not all were free within `timeout_seconds`; names the holder.
-        UnsafePathError: something else than a lock is in its place.
+        UnsafePathError: there is something other than a lock file in its place.
     """
     deadline_seconds = clock.monotonic() + timeout_seconds
     with ExitStack() as stack:
@@ -80,9 +81,9 @@ def _open(file: LockFile) -> int:
             error.filename = str(file.path)
             raise
     raise UnsafePathError(
-        f"{file.path} is no lock of ours: it is a link, a directory or a device, or has another "
-        "name too",
-        hint=f"find out who made {file.path}, and remove it",
+        f"{file.path} is not a lock file of mx-artifacts: it is a link, a directory or a device, "
+        "or it has another name, too",
+        hint=f"find out who created {file.path}, and remove it",
     )
 
 

@@ -41,7 +41,7 @@ class ResolvedPath:
 
 
 def trusted_users() -> frozenset[int]:
-    """Return the users who can do to this process what they want anyway: root, and its own."""
+    """Return the users who control this process anyway: root and its own user."""
     return frozenset((0, os.geteuid()))
 
 
@@ -52,10 +52,10 @@ def is_open_to_others(found: os.stat_result) -> bool:
 
 
 def resolve_path(path: Path) -> ResolvedPath:
-    """Follow `path`, of which the last parts need not exist, to where it leads.
+    """Return `path` with all links resolved; its last parts need not exist.
 
     Raises:
-        UnsafePathError: a stranger's link leads to a directory that is not theirs.
+        UnsafePathError: a link of another user leads to a directory that is not theirs.
         NotADirectoryError: something that is no directory is at the end, or on the way.
         OSError: a directory may not be entered, or there are too many links.
     """
@@ -84,7 +84,7 @@ def open_directory(path: Path) -> Directory:
 
 @dataclass(frozen=True)
 class _LinkEnd:
-    """Stands behind the parts of a stranger's link."""
+    """Marks the end of the parts that come from another user's link."""
 
     link: str
     owner: int
@@ -102,7 +102,7 @@ class _Walk:
         self.descriptor = os.open("/", DIRECTORY_FLAGS)
 
     def go(self) -> None:
-        """Go on as far as something exists."""
+        """Continue as long as the path exists."""
         while self._ahead:
             part = self._ahead[-1]
             if isinstance(part, _LinkEnd):
@@ -157,7 +157,7 @@ class _Walk:
             raise UnsafePathError(
                 f"{link.link}, a symbolic link of user {link.owner}, leads to {self._here}, a "
                 f"directory of user {owner}",
-                hint=f"find out who made the link; if it is right, name {self._here} itself",
+                hint=f"find out who created the link; if it is right, use the path {self._here}",
             )
         self._linked_by = link.owner
 

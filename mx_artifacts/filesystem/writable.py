@@ -23,7 +23,9 @@ def check_place(path: Path, purpose: str, hint: str) -> Path:
         return UnusablePlaceError(f"{path} cannot be {purpose}: {why}", hint=hint)
 
     if "\0" in str(path):
-        raise UnusablePlaceError(f"{str(path)!r} cannot be {purpose}: no name has a NUL", hint=hint)
+        raise UnusablePlaceError(
+            f"{str(path)!r} cannot be {purpose}: a path must not contain a NUL", hint=hint
+        )
     try:
         resolved = Path(os.path.realpath(path))
         existing = _nearest_existing(resolved)
@@ -32,7 +34,9 @@ def check_place(path: Path, purpose: str, hint: str) -> Path:
             raise refuse(f"{what} exists, but is not a directory")
         for part in resolved.relative_to(existing).parts:
             if len(os.fsencode(part)) > name_max_bytes(existing):
-                raise refuse(f"a name there has at most {name_max_bytes(existing)} bytes")
+                raise refuse(
+                    f"a file name there must have at most {name_max_bytes(existing)} bytes"
+                )
         found = os.statvfs(existing)
     except OSError as error:
         raise refuse(f"{error.strerror} ({error.filename})") from error
@@ -40,7 +44,7 @@ def check_place(path: Path, purpose: str, hint: str) -> Path:
     if found.f_flag & os.ST_RDONLY:
         raise refuse(f"{where} is on a read-only file system")
     if not found.f_blocks:  # /proc, /sys: root may write there, but not make anything
-        raise refuse(f"{where} is on a file system that holds no files of its users")
+        raise refuse(f"{where} is on a file system in which users cannot create files")
     if not os.access(existing, os.W_OK | os.X_OK, effective_ids=True):
         raise refuse(f"user id {os.geteuid()} may not write to {where}")
     return existing

@@ -187,7 +187,7 @@ def _refuse_unknown(kind: CacheKind, unknown: Mapping[str, str]) -> None:
         raise ConfigurationError(
             f"the identity of the {kind.name} cache cannot be determined: "
             + "; ".join(f"{name}: {tried}" for name, tried in unknown.items()),
-            hint="state what it is: " + " ".join(f"--identity {n}=VALUE" for n in unknown),
+            hint="state the missing values: " + " ".join(f"--identity {n}=VALUE" for n in unknown),
         )
 
 
@@ -213,11 +213,11 @@ def check_stated_roots(
         missing = [n for n in rule.required_identity if not getattr(identity, n)]
         if rule.name in stated_roots and missing:
             raise ConfigurationError(
-                f"root {kind.name}/{rule.name} differs with {', '.join(missing)}, which the "
-                "identity does not have; an engine whose ranks do not fit it can hang",
+                f"root {kind.name}/{rule.name} depends on {', '.join(missing)}, which the "
+                "identity does not have; an engine with other values can hang",
                 hint="state "
                 + " ".join(f"--identity {name}=N" for name in missing)
-                + " with --profile strict, or leave the root out",
+                + " and use --profile strict, or do not use this root",
             )
 
 
@@ -238,7 +238,7 @@ def _as_the_reference(
     """
     if kind.shares_source_type:
         raise ConfigurationError(
-            f"the reference knows no cache kind {kind.name}", hint="use --profile strict"
+            f"the reference has no cache kind {kind.name}", hint="use --profile strict"
         )
     fields_of_loader = (*kind.identity_fields, *kind.engine_fields)
     table = (*fields_of_loader, *kind.extra_parameters)

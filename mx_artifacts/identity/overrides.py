@@ -38,7 +38,7 @@ def read_overrides(overrides: Mapping[str, str]) -> dict[str, str]:
         if name in stated:
             raise ConfigurationError(
                 f"identity value {name} is stated twice",
-                hint=f"state {name} once; case does not matter in its name",
+                hint=f"state {name} once; upper and lower case are the same in names",
             )
         stated[name] = _read_value(name, value.strip())
     return stated
@@ -49,13 +49,14 @@ def _read_value(name: str, value: str) -> str:
     value = parsing.parse_or_refuse(parsing.parse_utf8, value, f"identity value {name}")
     if not value or value.lower() == "unknown":
         raise ConfigurationError(
-            f"identity value {name} is {value!r}, but unknown must not match unknown",
-            hint=f"state what it is, {ABSENT!r} if it is not there, or leave {name} out",
+            f"identity value {name} is {value!r}, but an unknown value must not match another "
+            "unknown value",
+            hint=f"state the value, or {ABSENT!r} if there is none, or leave {name} out",
         )
     if name in SIZES and not (re.fullmatch(r"[0-9]{1,10}", value) and int(value) <= _UINT32_MAX):
         raise ConfigurationError(
             f"identity value {name} is {value!r}, but should be a whole number",
-            hint=f"state how many ranks there are: --identity {name}=1",
+            hint=f"state the number of ranks: --identity {name}=1",
         )
     if name == "backend_framework":
         engine = parsing.parse_or_refuse(parse_engine, value, f"identity value {name}")

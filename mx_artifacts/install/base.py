@@ -13,7 +13,7 @@ from mx_artifacts.kinds.existing_entries import ExistingEntryJudge, no_judgement
 
 @dataclass(frozen=True)
 class ArtifactOrigin:
-    """Which artifact is installed, and who delivered it; kept in the receipt.
+    """The artifact that is installed and its sources; kept in the receipt.
 
     `transport` has the transports that its bytes came by ("stream"), joined by commas; "" if
     nothing was transferred, or the receipt is older than that.
@@ -108,7 +108,7 @@ class InstallReport:
 
 
 class Agreement(Protocol):
-    """Asks others whether an install may go on. An exception of either call takes all of it back.
+    """Asks others whether an install may continue. If a call raises, the install is taken back.
 
     The roots' locks are held meanwhile, so other installers wait.
     """
@@ -123,7 +123,7 @@ class Agreement(Protocol):
 
 
 class Alone:
-    """Asks nobody."""
+    """Agrees at once, for installs without a group."""
 
     def before_commit(self, artifact_id: str) -> None:
         """Return at once."""

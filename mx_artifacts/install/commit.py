@@ -67,10 +67,10 @@ class Committer:
     def commit(self, workspace: Workspace, staged: StagedTree) -> Outcome:
         """Journal the moves, then make them. On any exception the caller must `recover_root`.
 
-        An entry that somebody else puts there meanwhile wins, as one that was there before.
+        An entry that another program creates meanwhile is kept, like an existing entry.
 
         Raises:
-            UnsafePathError: a link is on the way to an entry; nothing was moved.
+            UnsafePathError: the path to an entry contains a link; nothing was moved.
             OSError: a move failed.
         """
         plan = plan_whole(workspace, staged)
@@ -301,7 +301,7 @@ def _inode_in(parent_fd: int, name: str) -> int | None:
 def remove_emptied(workspace: Workspace, directories: Collection[str]) -> None:
     """Remove directories of a root ("": itself), inner ones first, unless something is in them.
 
-    One that somebody else uses by now, or that was never made, is let be.
+    A directory that another program uses by now, or that was never created, stays as it is.
     """
     with suppress(OSError, UnsafePathError), workspace.open_root() as root:
         for directory in sorted(directories, reverse=True):

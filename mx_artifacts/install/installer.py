@@ -71,27 +71,28 @@ def install_artifact(
 ) -> InstallReport:
     """Install what was staged for every root; on any failure all roots are as they were.
 
-    A root that is absent or empty appears whole, at once. Else each entry does: one that is
-    there already is kept, or with `replace` swapped as a whole. One that a crash left unfit is
-    swapped in any case, where the kind can tell it from work in progress. A reader sees the old or
-    the new entry, never a mixture, also when this process is killed; the next install into the
-    root then takes back what was half done. An artifact that is there already changes nothing and
-    gives the receipt of its last install. Of the entries that are kept the report says which are
-    not fit for use as they are.
+    A root that is absent or empty appears as a whole, in one step. Otherwise, each entry appears as
+    a whole. An existing entry is kept, or with `replace` replaced as a whole. An entry that a crash
+    left unusable is always replaced, if the kind can distinguish it from work in progress. A reader
+    sees the old or the new entry, never a mixture, even if this process is killed; then the next
+    install into the root takes back the unfinished moves. If the artifact is already installed,
+    nothing changes, and the report names the receipt of its last install. The report says which
+    kept entries are not usable.
 
     `stagings` holds at least one, the primary root's first (the receipt is kept with it); each was
-    written to its end, and is closed by the caller. Blocks; any thread. The events `install.*` tell
-    each step: locked, recovered, staged, journaled, moved, receipt.
+    written to its end, and is closed by the caller. Blocks; any thread. The events `install.*`
+    report each step: locked, recovered, staged, journaled, moved, receipt.
 
     Raises:
         InstallLockedError: another installer holds a root for longer than `lock_timeout_seconds`.
         NoSpaceError: a file system is, or would become, full.
         UnsafePathError: the bundle, or a link below a root, would lead outside.
-        BundleError, RelocationError, InstallVerificationError: this artifact cannot go here.
+        BundleError, RelocationError, InstallVerificationError: this artifact cannot be installed
+            here.
         RollbackFailedError: the changes could not all be taken back.
         ConfigurationError: two roots are one directory.
         InstallError: anything else that the operating system refuses.
-        Whatever `agreement` raises.
+        Errors of `agreement`.
     """
     places = [staging.install.root for staging in stagings]
     with os_errors_translated(f"install into {', '.join(map(str, places))}"):
@@ -218,11 +219,11 @@ class _Install:
         return None
 
     def _inner_first(self) -> list[_Target]:
-        """Undo order: what was moved into a root that lies in another root goes first."""
+        """Order of taking back: first the moves into a root that is inside another root."""
         return sorted(self.targets, key=lambda target: target.workspace.root, reverse=True)
 
     def _find_installed(self) -> InstallReport | None:
-        """Look for it once more under the lock: whoever held that may have installed the same."""
+        """Check again under the lock: another process may have installed the same artifact."""
         roots = {target.install.name: target.install.root for target in self.targets}
         first = self.targets[0].install  # one artifact is of one kind
         return find_installed(
@@ -235,8 +236,8 @@ class _Install:
         for target in self.targets:
             if not target.staging.workspace.is_same(target.workspace):
                 raise InstallError(
-                    f"{target.install.root} is not what it was when the transfer began: a mount, "
-                    "its owner or its modes changed",
+                    f"{target.install.root} has changed since the transfer began: a mount, its "
+                    "owner or its mode is different",
                     hint="fetch again",
                 )
             target.staged = target.staging.prepare(replaces=self.replace)
@@ -280,8 +281,8 @@ def require_distinct(roots: Sequence[Path]) -> None:
         other = seen.get(resolved)
         if other is not None:
             raise ConfigurationError(
-                f"the roots {other} and {root} are one directory",
-                hint="give each root of the artifact a directory of its own",
+                f"the roots {other} and {root} are the same directory",
+                hint="use a different directory for each root of the artifact",
             )
         seen[resolved] = root
 

@@ -1,7 +1,7 @@
 """The journal: the moves that an install is about to make, written before the first move.
 
 If the receipt of a journal exists, the install is done, and the journal only has to be removed. Any
-other journal belongs to an installer that died, and tells `commit.undo` what to take back. It does
+other journal belongs to an installer that died, and says what `commit.undo` must take back. It does
 not record which of its moves have happened. That can be seen: an entry that was moved in has the
 inode number that it had when it was staged.
 """
@@ -79,7 +79,7 @@ def load_journal(workspace: Directory) -> Journal | None:
     """Read the journal of a workspace; None when there is none.
 
     Raises:
-        RollbackFailedError: it is damaged, so that nobody knows what to take back.
+        RollbackFailedError: it is damaged, so it is unknown what to take back.
         OSError: it cannot be read.
     """
     try:
@@ -99,8 +99,8 @@ def load_journal(workspace: Directory) -> Journal | None:
 def is_committed(journal: Journal) -> bool:
     """Return whether the receipt of a journal exists.
 
-    It may be in the workspace of another root of the artifact. Raises OSError when that cannot be
-    told.
+    It may be in the workspace of another root of the artifact. Raises OSError if that cannot be
+    found out.
     """
     path = Path(journal.receipt)
     try:
@@ -141,7 +141,7 @@ def _receipt_path(text: str) -> str:
         name
     ):
         return text
-    raise ValueError(f"{text[:200]!r} is no path of a receipt")
+    raise ValueError(f"{text[:200]!r} is not the path of a receipt")
 
 
 def _name(text: str) -> str:

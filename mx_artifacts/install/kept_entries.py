@@ -33,10 +33,11 @@ class KeptEntries:
 def judge_kept(
     install: RootInstall, held: Directory, staged: StagedTree, kept: Iterable[str]
 ) -> KeptEntries:
-    """Judge the entries `kept` of the root `held` beside what was staged for it.
+    """Judge the kept entries `kept` of the root `held`, compared with what was staged for it.
 
-    One that is what was staged needs no further judgement: the fix-ups have judged that. Nor does
-    one that is as an earlier install put it there, unless age tells what is current in it.
+    An entry that is identical to the staged one needs no check: the fix-ups have checked the staged
+    one. An entry that has not changed since an earlier install needs no check, either, unless its
+    validity depends on modification times.
     """
     judged = KeptEntries()
     fetched = {entry.entry: entry for entry in staged.entries}
@@ -70,10 +71,10 @@ def mark_changed_unverified(
     kept: Iterable[str],
     find: Callable[[], Sequence[FoundReceipt]],
 ) -> None:
-    """Doubt those of `kept`, with no verdict in `judged`, that are not as they were installed.
+    """Return a doubt for each kept entry without a verdict that changed after its install.
 
-    `find` returns the receipts, newest first; it is asked only where they matter. Whoever changed
-    an entry may have made it better or spoilt it: sizes and checksums cannot tell.
+    `find` returns the receipts, newest first; it is called only if they are needed. A change may
+    have improved or damaged an entry; sizes and checksums cannot show which.
     """
     rest = {*kept} - {*judged.same, *judged.unusable, *judged.unverified}
     if not rest:

@@ -104,7 +104,8 @@ class Quarantine:
         except (OSError, ValueError, UnsafePathError) as error:
             raise ConfigurationError(
                 f"the quarantine in {self._directory} cannot be {done}: {error}",
-                hint="set MX_STATE_DIR to a directory that this user may write to and that stays",
+                hint="set MX_STATE_DIR to a directory that this user can write and that outlives "
+                "the container",
             ) from error
 
 
@@ -113,7 +114,7 @@ def checked_id(text: str) -> str:
     if not _ARTIFACT_ID.fullmatch(text):
         raise ConfigurationError(
             f"{text!r} is not an artifact id, which has 64 hex characters",
-            hint="see the receipt, or `mx-artifact sources show`",
+            hint="the receipt and `mx-artifact sources show` have the artifact id",
         )
     return text
 

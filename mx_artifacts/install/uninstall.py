@@ -1,8 +1,8 @@
-"""Takes an install back: exactly what its receipt lists, and only what has not changed since.
+"""Removes an install: exactly the entries of its receipt, and only those that have not changed.
 
 Each entry is moved aside as a whole by one rename, so a reader sees an entry or none. If the
-process is killed at any point, a second run completes the work: entries that are gone are done, and
-the receipt is removed last.
+process is killed at any point, a second run completes the work: it skips entries that do not exist
+any more, and the receipt is removed last.
 """
 
 from __future__ import annotations
@@ -51,9 +51,9 @@ class RootUndo:
     """What happened to the installed entries of one root.
 
     Attributes:
-        removed: those that are gone now.
-        kept: those that changed since, and how; the receipt still lists them.
-        superseded: those that a later install put there; its receipt lists them.
+        removed: entries that were removed.
+        kept: entries that changed after the install, and how; the receipt still lists them.
+        superseded: entries of a later install, whose receipt lists them.
     """
 
     root: str
@@ -86,23 +86,25 @@ def uninstall_artifact(
     clock: Clock = SYSTEM_CLOCK,
     events: EventSink = ignore_events,
 ) -> UndoReport:
-    """Remove what an install put into its roots, and directories that it made and leaves empty.
+    """Remove the entries of an install, and the directories that it created if they are empty.
 
-    An entry of which a file changed since is kept whole, unless `force`: a half of one could be
-    worse than either. So is one with a file of another user than it was given to. Files that
-    others put into an entry stay; locks and other litter go with it. What an install replaced does
-    not come back. The receipt is renamed to `*.uninstalled`, or keeps listing what was kept.
+    If a file of an entry changed after the install, the whole entry is kept, unless `force`,
+    because a part of an entry could be worse than all or nothing. The same is true if a file has
+    another owner than at the install. Files that other programs put into an entry stay; lock files
+    and similar files are removed with it. Entries that the install replaced are not restored. The
+    receipt is renamed to `*.uninstalled`; if entries were kept, it stays and lists them.
 
-    A receipt is believed of the root in whose workspace it lies, and of further ones that vouch for
-    it; of others only if the caller names them in `roots`, or with `force`. Blocks; any thread.
+    A receipt is trusted for the root whose workspace it is in, and for further roots that have a
+    voucher for it. It is trusted for other roots only if the caller names them in `roots`, or with
+    `force`. Blocks; any thread.
 
     Raises:
-        ConfigurationError: it is no receipt or a damaged one, or a copy somewhere else, or names a
-            root that is not believed.
+        ConfigurationError: it is not a receipt, is damaged or copied, or names a root for which it
+            is not trusted.
         InstallLockedError: another installer holds a root for longer than `lock_timeout_seconds`.
-        UnsafePathError: a stranger's link leads to a root.
-        InstallError: the operating system refuses something; what was
-            removed until then stays removed, and a second run goes on.
+        UnsafePathError: another user's link leads to a root.
+        InstallError: the operating system refuses something; what was removed until then stays
+            removed, and a second run continues.
     """
     path = Path(os.path.realpath(receipt_path))
     path = path.with_name(path.name.removesuffix(UNINSTALLED))
@@ -123,7 +125,7 @@ def uninstall_artifact(
         again = load_receipt_in(receipts, path.name)
         if [root.root for root in again.roots] != [root.root for root in receipt.roots]:
             raise ConfigurationError(
-                f"{path} was changed meanwhile", hint="look at it, and try again"
+                f"{path} was changed meanwhile", hint="check the file, and try again"
             )
         undo = _Undo(path, receipts, again, force, events)
         reports = tuple(undo.root(root, spaces.get(root.root)) for root in again.roots)
@@ -152,8 +154,8 @@ def _receipts_of(root: RootReceipt, path: Path, stack: ExitStack) -> Directory:
         if directory.path == path.parent:
             return directory
     raise ConfigurationError(
-        f"{path} is not where its root's receipts are",
-        hint="fetch-and-install prints where a receipt is; or name the cache with --kind",
+        f"{path} is not in the directory in which its root keeps receipts",
+        hint="state the path that fetch-and-install printed, or name the cache with --kind",
     )
 
 
@@ -185,11 +187,11 @@ class _Undo:
         return RootUndo(root.root, tuple(removed), kept, superseded)
 
     def _owners(self, root: Directory) -> frozenset[int] | None:
-        """Return whose files may be removed; None: anybody's.
+        """Return the users whose files may be removed; None: those of all users.
 
-        Where strangers can have written the receipt, or put other files in the place of ours, it is
-        only those of whom the files were given to, or who wrote the receipt; and root's only in a
-        root of root's.
+        If other users can have written the receipt, or can have replaced files, only files of these
+        users may be removed: the owner that the install gave to the files, and the writer of the
+        receipt. Files of root may be removed only in a root that belongs to root.
         """
         found = root.status()
         if not is_open_to_others(found) and not is_open_to_others(self.receipts.status()):

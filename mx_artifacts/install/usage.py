@@ -44,17 +44,17 @@ class UsageVerdict(str, Enum):
 
 @dataclass(frozen=True)
 class RootUsage:
-    """What the files of one root tell; names are entries, "/"-separated paths below it.
+    """What the files of one root show. Names are entries: "/"-separated paths below the root.
 
     Attributes:
         root: the root with links resolved.
-        ours: entries that came with the artifact: installed, or there before and kept.
-        gone: those of them that are not there any more.
+        ours: entries of the artifact: installed, or existing and kept.
+        gone: those of them that no longer exist.
         read: those that were read since the install.
-        unread: those that are sure not to have been; others may or may not.
-        rewritten: those of which a compiled file was written anew.
-        new: entries in which something was compiled since that did not come with an install.
-        signs: other paths that an engine moves when it looks for a cache: locks, marks of a hit.
+        unread: those that were certainly not read; for others it is unknown.
+        rewritten: those in which a compiled file was written again.
+        new: entries with files that were compiled after the install and belong to no install.
+        signs: other paths that an engine changes when it looks for a cache: locks, marks of a hit.
         differences: the factors of the engine's own key in which the cache in use differs from the
             installed one, where its engine writes them down (vLLM): name to (installed, in use).
     """
@@ -210,7 +210,7 @@ def _is_directory(root: Directory, path: str) -> bool:
 
 
 def _unread(files: list[_Found], since_ns: int) -> set[str]:
-    """Return the entries of which no file can have been read since."""
+    """Return the entries none of whose files can have been read since the install."""
     unsure = {
         file.entry
         for file in files

@@ -122,7 +122,7 @@ class ExistingEntryRule(Protocol):
 
 @dataclass(frozen=True)
 class RankSet:
-    """The ranks of one compiled model below `directory`: how many are complete, which are not.
+    """The ranks of one compiled model below `directory`: the complete and the incomplete ones.
 
     `lacking` maps a rank's directory to what it lacks of the files that other ranks have.
     """
@@ -134,7 +134,7 @@ class RankSet:
 
 @dataclass(frozen=True)
 class KeyFactors:
-    """How to read the files in which an engine says what the key of its cache is made of.
+    """How to read the files in which an engine writes the factors of its cache key.
 
     With them, `usage` and `why` say why an engine compiled again.
 
@@ -173,28 +173,30 @@ class CacheKind:
             They cannot be probed from what is installed; stated ones partition the pool.
         extra_parameters: names of extra identity parameters that must be probed or stated and
             that the reference's loaders have too (docs/protocol.md, "Identities").
-        strict_parameters: further ones, likewise, without which a wrong match would be possible;
-            the reference does not have them.
-        identity_values: how those of the names above that are not in probes/common.py are found
-            on a node, and what to do where two nodes differ in them. They win over the common ones.
+        strict_parameters: further extra parameters that must be probed or stated. Without them, a
+            wrong match would be possible; the reference does not have them.
+        identity_values: how to find the values of the names above on a node, and what to do if two
+            nodes differ in them. They are for names that are not in probes/common.py, or override
+            those.
         tools: programs that the engine needs on a node, for `doctor` to look for.
-        may_be_absent: those of the names above whose component need not be installed here. That
-            it is not is knowledge, and the value is then `ABSENT`.
-        merge_entry_of: units of install, where they are smaller than those of `pack` because they
-            add up with what is there; a fix-up makes sure that they do.
+        may_be_absent: those of the names above whose component need not be installed here. If it is
+            not installed, the value is `ABSENT`, which is a known value.
+        merge_entry_of: units of install, if they are smaller than those of `pack`. They are merged
+            with existing files; a fix-up makes sure that this is possible.
         fixups: run in order on each staged root.
-        existing_entry_rule: for kinds whose entries depend on where they are, or on what is around
+        existing_entry_rule: for kinds whose entries depend on their path or on the files around
             them.
-        atomic_entries: whether each entry comes into its place by one rename, whole. One that
-            `pack.fault_of` finds fault with is then no work in progress but what a crash left, and
-            an install takes its place.
-        loads_libraries: whether that code is shared libraries, which a noexec mount refuses.
+        atomic_entries: whether each entry appears as a whole, by one rename. Then an entry in which
+            `pack.fault_of` finds a fault is not work in progress but the result of a crash, and an
+            install replaces it.
+        loads_libraries: whether entries contain shared libraries, which cannot be loaded from a
+            noexec mount.
         signs: how files show that an engine used the cache, or compiled.
-        shares_source_type: the wire has no number for this kind, so it uses another's, and its
-            identities name it in the extra parameter mx_kind.
-        rank_sets: finds the ranks in the paths of a packed root, where its engine keeps
-            directories by rank; a rank that lacks what others have compiles alone.
-        key_factors: how to read what its engine says of the cache's key, where it does.
+        shares_source_type: the wire protocol has no number for this kind. So it uses that of
+            another kind, and its identities name it in the extra parameter mx_kind.
+        rank_sets: finds the ranks in the paths of a packed root, if its engine has one directory
+            per rank. A rank that lacks files of other ranks compiles alone.
+        key_factors: how to read the engine's file about the cache's key, if there is one.
     """
 
     name: str

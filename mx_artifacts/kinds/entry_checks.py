@@ -68,7 +68,7 @@ def _binary_file_fault(entry: EntryView, path: str) -> str | None:
 
 
 def empty_fault(entry: EntryView, paths: Iterable[str]) -> str | None:
-    """Refuse an entry of which one of the files `paths` has no content."""
+    """Refuse an entry if one of the files `paths` has no content."""
     for path in paths:
         if not entry.files[path].size:
             return f"{name_of(path)} is empty"

@@ -17,7 +17,7 @@ from mx_artifacts.node.environment import Environment
 
 
 def _only_stated(env: Environment, framework: AnyBackendFramework) -> tuple[Path, str]:
-    raise ConfigurationError("a generic cache has no usual place", hint="state it with --root DIR")
+    raise ConfigurationError("a generic cache has no default root", hint="state it with --root DIR")
 
 
 KIND = CacheKind(

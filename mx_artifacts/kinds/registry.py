@@ -101,7 +101,7 @@ def get_kind(name: str) -> CacheKind:
         if kind.name == wanted:
             return kind
     known = ", ".join(kind.name for kind in _named_kinds())
-    raise ConfigurationError(f"cache kind {name!r} is not known", hint=f"give one of {known}")
+    raise ConfigurationError(f"cache kind {name!r} is not known", hint=f"use one of {known}")
 
 
 def name_of_type(source_type: AnySourceType) -> str:
@@ -124,7 +124,7 @@ def kind_of(source_type: SourceType) -> CacheKind:
             return kind
     raise ConfigurationError(
         f"{source_type.name} is not a cache kind",
-        hint=f"give one of {', '.join(kind.name for kind in _KINDS)}",
+        hint=f"use one of {', '.join(kind.name for kind in _KINDS)}",
     )
 
 

@@ -31,7 +31,7 @@ def first_of(*candidates: Candidate) -> Locate:
             found = candidate(env, framework)
             if found is not None:
                 return Path(os.path.abspath(found[0])), found[1]
-        raise ConfigurationError("no rule says where this cache is", hint="state it with --root")
+        raise ConfigurationError("it is not known where this cache is", hint="state it with --root")
 
     return locate
 
@@ -116,7 +116,7 @@ def home(env: Environment) -> Path:
     if path is None:
         raise ConfigurationError(
             f"HOME is not set and user id {os.getuid()} has no passwd entry",
-            hint="set HOME, or the cache's own variable, or state its place with --root",
+            hint="set HOME or the variable of the cache, or state its path with --root",
         )
     return Path(path)
 

@@ -10,17 +10,17 @@ from mx_artifacts.node.environment import Environment
 
 @dataclass(frozen=True)
 class Tool:
-    """A program that an engine calls where it compiles, or even where its cache is hit.
+    """A program that an engine calls when it compiles, or even at a hit in its cache.
 
     Attributes:
-        name: what the check is called, such as "ninja".
+        name: name of the check, such as "ninja".
         candidates: given the environment, returns names (looked for on PATH) and paths; the first
             one whose `--version` succeeds is the tool.
-        lack: what the kinds that name the tool cannot do without it; a sentence goes on with it
-            after their names, such as "cannot hit without it".
+        lack: what the kinds cannot do without the tool; the end of a sentence that begins with the
+            names of the kinds, such as "cannot hit without it".
         next_step: how to get it.
-        is_required: whether no entry of the cache is used without it. It is then a failure, not a
-            warning, that it is missing on a node which is checked for that very kind.
+        is_required: whether no entry of the cache can be used without it. Then a missing tool is a
+            failure, not a warning, when a node is checked for that kind.
     """
 
     name: str

@@ -48,6 +48,6 @@ class BundleBudget:
             raise
 
     def give_back(self, length: int) -> None:
-        """Hear that memory was freed."""
+        """Called when memory was freed."""
         with self._lock:
             self._used_bytes -= length

@@ -19,8 +19,9 @@ _HUGE_PAGE_BYTES = 2 << 20
 _HUGE_FROM_BYTES = 32 << 20
 """Buffers of chunks are smaller; they live long, and are filled again and again."""
 _SLOW_SECONDS = 0.001
-"""What as many small pages take to be had. A huge one takes a fifth of it where it is there, and up
-to 7 ms where the kernel makes it out of fragments, or a hypervisor has to give it back first."""
+"""Time to get the same amount of memory in small pages. A huge page takes a fifth of this time if
+the kernel has one, and up to 7 ms if the kernel must build it from fragments or get it back from a
+hypervisor."""
 
 
 class Buffer:
@@ -46,10 +47,10 @@ class Buffer:
             self._take_huge_pages()
 
     def _take_huge_pages(self) -> None:
-        """Fill these bytes with huge pages until the first one that is not quickly had.
+        """Fill these bytes with huge pages until the kernel takes long to provide one.
 
-        Getting small pages one by one takes longer than reading a cache into them. Which sort the
-        kernel has at hand cannot be asked for, so each page is tried; the rest stays small.
+        Getting small pages one by one takes longer than reading a cache into them. The kernel does
+        not say whether it has huge pages, so each page is tried; the rest are small pages.
         """
         try:
             self._pages.madvise(mmap.MADV_HUGEPAGE)
@@ -81,10 +82,10 @@ class Buffer:
 
 
 class FileBuffer:
-    """As `Buffer`, in a file without a name: for bundles that are too large for the memory.
+    """Like `Buffer`, but in a file without a name: for bundles that are too large for the memory.
 
-    The file takes its space at once, and vanishes with the process, however that ends. It is
-    read by `read_into`; the view is for those who write it.
+    The file allocates its space at once, and vanishes when the process ends in any way. Read it
+    with `read_into`; write it through the view.
     """
 
     def __init__(self, directory: Path, length: int) -> None:

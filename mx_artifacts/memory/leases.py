@@ -3,9 +3,9 @@
     active --ttl without renewal--> expired (quarantined) --grace--> freed
       ^------------- renew -----------|
 
-An expired lease's memory is not reused before the grace period is over, so whoever releases or
-renews it within that time has read intact bytes and gets no error. Afterwards the memory may hold
-other bytes, and the reader gets an error (LeaseExpiredError).
+An expired lease's memory is not reused before the grace period is over, so a reader that releases
+or renews it within that time has read intact bytes and gets no error. Afterwards the memory may
+hold other bytes, and the reader gets an error (LeaseExpiredError).
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ unknown."""
 MAX_LEASES_OF_SESSION = 4096
 """Maximum number of leases of one session: far above the reads of one target at once."""
 MAX_PLAIN_LEASES = 16_384
-"""Maximum number of leases of all peers without a session: a fleet of the reference's targets holds
-some thousand. Whoever takes them all up keeps out others without a session only."""
+"""Maximum number of leases of all peers without a session: a fleet of the reference's targets has
+some thousand. A peer that takes all of them blocks only other peers without a session."""
 
 
 @dataclass(frozen=True)
@@ -100,7 +100,8 @@ class LeaseTable(Generic[T]):
 
         Raises:
             LeaseError: the table is closed; `on_free` will not be called.
-            NoFreeSlotError: this session, or all plain peers together, have too many; likewise.
+            NoFreeSlotError: this session, or all plain peers together, have too many; `on_free`
+                will not be called.
         """
         lease = Lease(self._new_id(), detail)
         most = MAX_LEASES_OF_SESSION if session_id else MAX_PLAIN_LEASES
@@ -108,7 +109,7 @@ class LeaseTable(Generic[T]):
             if self._closed:
                 raise LeaseError("the source is stopping and grants no lease")
             if self._of_holder[session_id] >= most:
-                raise NoFreeSlotError(f"{most} leases are held already and not released")
+                raise NoFreeSlotError(f"{most} leases are already held and not released")
             self._of_holder[session_id] += 1
             self._entries[lease.lease_id] = _Entry(lease, session_id, self._deadline(), on_free)
         return lease
@@ -120,7 +121,7 @@ class LeaseTable(Generic[T]):
         on_free: Callable[[], None],
         check_session: Callable[[str], None],
     ) -> Lease[T]:
-        """As `grant`, and free it again where the session is over: nobody else would.
+        """Like `grant`, but free the lease if the session has ended, because nothing else would.
 
         `on_free` is called in any case. Raises what `check_session` raises, too.
         """
@@ -148,7 +149,8 @@ class LeaseTable(Generic[T]):
             entry = self._take_out(lease_id)
             if entry is None and lease_id in self._expired:
                 raise LeaseExpiredError(
-                    f"lease {lease_id} was not renewed and its memory is in use again",
+                    f"lease {lease_id} was not renewed, and its memory is used for something else "
+                    "now",
                     hint="read the chunk again; renew leases of slow reads",
                 )
         if entry is None:

@@ -74,10 +74,10 @@ class BufferPool:
         self._free.append(pooled)
 
     def acquire(self, timeout_seconds: float) -> PooledBuffer:
-        """Return a buffer that nobody else writes or reads, waiting for it if need be.
+        """Return a buffer that no other thread uses; wait for one if necessary.
 
         Raises:
-            NoFreeSlotError: none came free in time.
+            NoFreeSlotError: no buffer became free in time.
             LeaseError: the pool was closed.
         """
         deadline = time.monotonic() + timeout_seconds
@@ -113,10 +113,10 @@ class BufferPool:
             self._changed.wait(min(remaining, QUARANTINE_POLL_SECONDS) if polls else remaining)
 
     def release(self, buffer: PooledBuffer) -> None:
-        """Give back `buffer`, which nobody uses any more; the first in line gets it.
+        """Return `buffer` to the pool; the first thread that waits gets it.
 
         Raises:
-            ValueError: it is not lent by this pool (or was given back already).
+            ValueError: it is not from this pool, or was already returned.
         """
         with self._changed:
             self._take_back(buffer)
@@ -130,7 +130,7 @@ class BufferPool:
         must not raise and must not call the pool. `PendingRead.done` is what it is made for.
 
         Raises:
-            ValueError: it is not lent by this pool (or was given back already).
+            ValueError: it is not from this pool, or was already returned.
         """
         with self._changed:
             self._take_back(buffer)
@@ -167,7 +167,7 @@ class BufferPool:
 
     def _take_back(self, buffer: PooledBuffer) -> None:
         if buffer not in self._lent:
-            raise ValueError("this buffer is not lent by this pool")
+            raise ValueError("this buffer is not from this pool, or was already returned")
         self._lent.remove(buffer)
 
     def _end_quarantines(self) -> None:

@@ -34,7 +34,7 @@ class _Source:
     rows: dict[str, SummaryRow] = field(default_factory=dict)
     published: dict[str, _Published] = field(default_factory=dict)
     model_names: set[str] = field(default_factory=set)
-    """Spellings that were published; a source id does not tell upper from lower case."""
+    """Published spellings of names; a source id does not distinguish upper and lower case."""
 
 
 class MemoryRecords:
@@ -56,7 +56,7 @@ class MemoryRecords:
         record: WorkerRecord,
         pod: PodIdentity,
     ) -> None:
-        """Store or replace a whole record; the pod is of no use here."""
+        """Store or replace a whole record; the pod is ignored."""
         row = summary_of(mx_source_id, worker_id, identity, record, self._next_version())
         source = self._sources.setdefault(mx_source_id, _Source())
         source.rows[worker_id] = row

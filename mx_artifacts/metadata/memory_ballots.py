@@ -21,7 +21,7 @@ class MemoryBallots:
     async def replace_ballots(
         self, group: str, expected: bytes | None, ballots: bytes, ttl_seconds: float
     ) -> bool:
-        """Write a group's ballots if nobody else did meanwhile; forget those that are too old."""
+        """Write the ballots of a group unless they were changed meanwhile; delete old ballots."""
         now = self._clock.monotonic()
         self._ballots = {name: kept for name, kept in self._ballots.items() if now < kept[1]}
         if self._ballots.get(group, (None, 0.0))[0] != expected:

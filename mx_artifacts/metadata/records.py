@@ -249,7 +249,7 @@ def stored_record(entry: bytes, fields: Mapping[bytes, bytes]) -> WorkerRecord |
     """Assemble a record from its index entry and the fields of its worker's hash.
 
     Returns:
-        None when the record is gone.
+        None if the record no longer exists.
 
     Raises:
         ValueError: any part cannot be read.

@@ -22,7 +22,7 @@ class RedisBallots:
     async def replace_ballots(
         self, group: str, expected: bytes | None, ballots: bytes, ttl_seconds: float
     ) -> bool:
-        """Write a group's ballots if nobody else did meanwhile."""
+        """Write the ballots of a group unless they were changed meanwhile."""
         arguments = (expected or b"", ballots, int(ttl_seconds * 1000))
         [written] = await self._connection.run(ScriptCall(REPLACE_BALLOTS, _key(group), arguments))
         return bool(written)

@@ -184,8 +184,9 @@ def _connect(url: str) -> tuple[Redis, str]:
         pool.make_connection()  # type: ignore[no-untyped-call]
     except (ValueError, TypeError) as error:
         raise ConfigurationError(
-            f"the Redis URL makes no sense ({error}); it should be {expected}",
-            hint="correct --backend or MX_METADATA_BACKEND; of the backend `redis`, REDIS_URL",
+            f"the Redis URL is not valid ({error}); it should be {expected}",
+            hint="correct --backend or MX_METADATA_BACKEND; for the backend `redis`, correct "
+            "REDIS_URL",
         ) from None
     address = f"{parts.hostname}:{parts.port or 6379}/{parts.path.strip('/') or 0}"
     return Redis.from_pool(pool), address

@@ -5,10 +5,10 @@ retry loop, and a heartbeat never brings the record (which may hold thousands of
 client and back.
 
 A worker's hash and its source's index are two keys whose names deployed servers fix; in a Redis
-Cluster they may lie on two nodes, where no script can touch both. So a change is a pair of scripts,
-one for each key, and each applies it only to what is not newer. In whatever order two changes reach
-the two keys, both keys end with the newer one. `supersedes` in core/sources.py is the same rule in
-Python; both run the contract suite.
+Cluster they may be on two nodes, so no script can change both. So a change is a pair of scripts,
+one for each key, and each applies it only to what is not newer. Two changes may reach the two keys
+in any order; in the end, both keys have the newer one. `supersedes` in core/sources.py is the same
+rule in Python; both run the contract suite.
 """
 
 from __future__ import annotations

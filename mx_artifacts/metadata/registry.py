@@ -26,8 +26,8 @@ def _memory(url: str) -> MetadataBackend:
 
     if url not in ("memory", MEMORY_URL):
         raise ConfigurationError(
-            f"metadata backend {url!r} should be memory:, with nothing after it",
-            hint="records in memory have no address; leave it out",
+            f"the metadata backend {url!r} should be exactly memory:",
+            hint="leave out what follows memory:",
         )
     return MetadataBackend(
         BackendProperties("memory", survives_restart=False, shared=False),
@@ -44,7 +44,7 @@ def _redis(url: str) -> MetadataBackend:
     except ImportError as error:
         raise ConfigurationError(
             f"the metadata backend is Redis, but its client cannot be imported: {error}",
-            hint="pip install redis",
+            hint="run `pip install redis`",
         ) from error
     connection = RedisConnection(url)
     return MetadataBackend(
@@ -63,7 +63,7 @@ _BACKENDS: dict[str, Callable[[str], MetadataBackend]] = {
 
 
 def backend_url(values: SettingValues) -> str:
-    """Return the URL of a backend that is named by its URL or its name, whatever the case.
+    """Return the URL of a backend for its URL or name; upper and lower case are the same.
 
     `redis` alone takes its address from the Redis settings.
     """

@@ -20,7 +20,7 @@ class Mount:
 
 
 def mount_table() -> list[Mount]:
-    """Return all mounts, in the order in which they were made; none where /proc does not tell."""
+    """Return all mounts in the order of mounting, or none if /proc cannot be read."""
     try:
         lines = Path("/proc/self/mountinfo").read_bytes().splitlines()
     except OSError:
@@ -29,7 +29,7 @@ def mount_table() -> list[Mount]:
 
 
 def mount_of(path: Path) -> Mount | None:
-    """Return the mount that `path` (which need not exist) lies on; None where that is unknown."""
+    """Return the mount of `path` (which need not exist), or None if it is unknown."""
     resolved = Path(os.path.realpath(path))
     points = {resolved, *resolved.parents}
     above = [mount for mount in mount_table() if mount.point in points]
@@ -53,7 +53,7 @@ def _mount(line: bytes) -> Mount:
 NETWORK_TYPES = frozenset(
     {"9p", "afs", "beegfs", "ceph", "cifs", "gpfs", "lustre", "nfs", "nfs4", "smb3", "smbfs"}
 )
-"""Types of file systems that lie on another machine. FUSE may or may not."""
+"""Types of file systems on other machines. FUSE file systems may or may not be."""
 
 
 _IN_MEMORY_TYPES = frozenset({"ramfs", "tmpfs"})
@@ -66,7 +66,7 @@ def lies_in_memory(path: Path) -> bool:
 
 
 def is_remote(mount: Mount) -> bool:
-    """Return whether a mount's files lie, or may lie, on another machine."""
+    """Return whether a mount's files are, or may be, on another machine."""
     return mount.type in NETWORK_TYPES or mount.type.startswith("fuse")
 
 

@@ -31,12 +31,12 @@ class WorkerAddresses(NamedTuple):
 
 
 def worker_addresses(host: str, listen: str, server: str) -> WorkerAddresses:
-    """Return what a worker announces and listens on, from what was stated of that; "": nothing.
+    """Return the host to announce and the address to listen on, from the stated ones ("": none).
 
     `server` is the central server (host:port). Nothing is sent.
 
     Raises:
-        ConfigurationError: nobody else could use what would be announced.
+        ConfigurationError: no other machine could use the address to announce.
         BackendUnavailableError: as `host_towards`.
     """
     if host:
@@ -71,17 +71,17 @@ def host_towards(address: str) -> str:
     except OSError as error:
         raise BackendUnavailableError(
             f"no route to the central server {address}: {error.strerror or error}",
-            hint="check MX_SERVER_ADDRESS, or --server, and this node's name resolution",
+            hint="check MX_SERVER_ADDRESS (or --server), and the name resolution of this node",
         ) from error
     if not is_loopback(here) or is_loopback(host):
         return here
     if way_out := _way_out():
         return way_out
     raise ConfigurationError(
-        f"the central server {address} is this machine, which calls itself {here}, and no route "
-        "leads out of it: there is no address that others could use",
-        hint="name this machine's address with --host (MX_WORKER_HOST), or the server's with "
-        "--server",
+        f"the central server {address} is this machine ({here}), and this machine has no route to "
+        "other machines, so there is no address that they could use",
+        hint="state the address of this machine with --host (MX_WORKER_HOST), or that of the "
+        "server with --server",
     )
 
 
@@ -130,8 +130,8 @@ def _check_announced(host: str, server: str) -> None:
     if why:
         raise ConfigurationError(
             f"{host} cannot be announced to targets: it {why}",
-            hint="set --host (MX_WORKER_HOST) to a name or address that targets can connect to, or "
-            "leave it out; what this machine listens on is --listen (MX_WORKER_LISTEN)",
+            hint="set --host (MX_WORKER_HOST) to a name or address to which targets can connect, "
+            "or leave it out; to choose the address to listen on, use --listen (MX_WORKER_LISTEN)",
         )
 
 

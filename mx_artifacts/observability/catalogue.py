@@ -1,6 +1,6 @@
 """Every event that the library and the central server emit, one class each.
 
-docs/operations/events.md is generated from this module. A sink tells events apart by class;
+docs/operations/events.md is generated from this module. A sink distinguishes events by class;
 `--format jsonl` prints `name` as `event`. The base class `Event` compares and prints all events:
 methods that dataclasses generate for each class would take a tenth of a command's start.
 """

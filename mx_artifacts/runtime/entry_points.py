@@ -13,7 +13,7 @@ from mx_artifacts.errors import ConfigurationError
 
 
 def entry_points(group: str) -> Sequence[metadata.EntryPoint]:
-    """Return the entry points of a group in an order that does not depend on where they lie."""
+    """Return the entry points of a group in an order that does not depend on their paths."""
     return sorted(metadata.entry_points(group=group), key=lambda each: (each.name, each.value))
 
 
@@ -31,5 +31,5 @@ def load_entry_point(group: str, name: str) -> Any | None:
     except Exception as error:  # whatever another package's code raises
         raise ConfigurationError(
             f"{name!r} of the entry points {group} ({point.value}) cannot be loaded: {error!r}",
-            hint="mend or remove the package that declares it",
+            hint="repair or remove the package that declares it",
         ) from error

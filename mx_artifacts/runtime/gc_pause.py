@@ -16,12 +16,12 @@ _resume = False
 
 @contextmanager
 def gc_paused() -> Iterator[None]:
-    """Pause cyclic collection, in a process of ours only; for steps that take a second at most.
+    """Pause cyclic garbage collection, in our own processes only, for steps of at most a second.
 
-    A step that makes ten thousands of tuples which live on triggers collections that visit all
+    A step that creates ten thousands of long-lived tuples triggers collections that visit all
     objects of the process again and again and free nothing: 0.05 to 0.1 s each time. Reference
-    counting goes on. A collector that was disabled stays disabled. The collector of an engine that
-    uses the library is left as it is.
+    counting continues. A collector that was disabled stays disabled. The collector of an engine
+    that uses the library is not changed.
     """
     if not is_claimed():
         yield

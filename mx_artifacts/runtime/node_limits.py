@@ -28,18 +28,18 @@ def node_limit_of(error: BaseException) -> NodeLimitError | None:
             return cause
         if isinstance(cause, RuntimeError) and _NO_THREAD in str(cause):
             return NodeLimitError(
-                "this process can start no further thread",
-                hint=f"allow it {THREADS_NEEDED} threads: ulimit -u of its user, and pids.max of "
-                "its cgroup (Kubernetes: the kubelet's podPidsLimit)",
+                "this process cannot start another thread",
+                hint=f"allow {THREADS_NEEDED} threads: raise `ulimit -u` of its user, and "
+                "pids.max of its cgroup (Kubernetes: the kubelet's podPidsLimit)",
             )
         if isinstance(cause, OSError) and cause.errno in (errno.EMFILE, errno.ENFILE):
             return NodeLimitError(
-                f"this process can open no further file: {cause.strerror}",
-                hint=f"allow it {FILES_NEEDED} open files or more: ulimit -n",
+                f"this process cannot open another file: {cause.strerror}",
+                hint=f"allow {FILES_NEEDED} open files or more: raise `ulimit -n`",
             )
         if isinstance(cause, MemoryError):
             return NodeLimitError(
-                "this process can get no further memory",
+                "this process cannot get more memory",
                 hint="raise the memory limit of its container, or lower "
                 "MX_ARTIFACT_RESIDENT_BUDGET and MX_ARTIFACT_SLOTS",
             )

@@ -66,10 +66,10 @@ class ProcessEnd:
 def _call_at_end(function: Callable[[], None]) -> None:
     """Register a function to be called when the main thread has ended.
 
-    Handlers of `atexit` are called after the threads of executors have ended, and so after the last
-    target that is attached to a worker has gone; and not at all in processes of `multiprocessing`.
-    What `concurrent.futures` uses for its own end comes before both. It has no public name, so
-    that `atexit` is used where it is gone.
+    Handlers of `atexit` are called only after the threads of executors have ended, and so after the
+    last attached target has left; in processes of `multiprocessing`, they are not called. The hook
+    that `concurrent.futures` uses for its own end is called earlier and in both. It has no public
+    name; if it does not exist, `atexit` is used.
     """
     register = getattr(threading, "_register_atexit", atexit.register)
     with suppress(RuntimeError):  # the end has begun
@@ -80,7 +80,7 @@ PROCESS_END = ProcessEnd()
 
 
 class HomeProcess:
-    """The process in which an object was made, of which a child of fork holds a copy."""
+    """The process in which an object was created; a child process made by fork has a copy."""
 
     def __init__(self) -> None:
         self._pid = os.getpid()

@@ -8,10 +8,10 @@ from mx_artifacts.runtime.clock import SYSTEM_CLOCK, Clock
 
 
 class RateLimit:
-    """Lets `bytes_per_second` by, all that ask together; None: any number. Any thread.
+    """Limits all callers together to `bytes_per_second`; None: no limit. Any thread.
 
-    `reserve` returns how long to wait, in the order of asking. What nobody asked for in time is
-    lost, so that a pause allows no burst.
+    `reserve` returns how long to wait, in the order of the calls. Unused bytes are not saved, so no
+    burst follows a pause.
     """
 
     def __init__(self, bytes_per_second: float | None, clock: Clock = SYSTEM_CLOCK) -> None:

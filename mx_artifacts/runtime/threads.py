@@ -17,7 +17,7 @@ MAX_THREADS = 8
 class WorkStopped(Exception):
     """Ends the work of a thread because another one failed, or the caller gave up.
 
-    It is not what went wrong, so whoever joins the threads raises that instead.
+    It is not the cause, so the caller that joins the threads raises the cause instead.
     """
 
 

@@ -62,7 +62,7 @@ class GroupService(group_pb2_grpc.GroupServiceServicer):
                 _log(report, before, round_)
                 return round_
         raise BackendUnavailableError(
-            f"the ballots of group {report.group} are written by too many at once",
+            f"the ballots of group {report.group} are changed by too many members at once",
             hint="try again",
         )
 

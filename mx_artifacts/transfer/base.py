@@ -53,7 +53,7 @@ class Destination:
     def view(self) -> memoryview:
         """The bytes, where they are in DRAM. Raises TypeError for memory of a device."""
         if isinstance(self.memory, DeviceMemory):
-            raise TypeError(f"{self.memory} cannot be looked at from the host")
+            raise TypeError(f"{self.memory} cannot be read by the host")
         return self.memory
 
 
@@ -135,9 +135,9 @@ class ReadableSource(Protocol[E]):
         ...
 
     def report_damage(self, extent: E) -> str:
-        """Tell the source that `extent` arrived damaged; return what it says of that, or "".
+        """Report to the source that `extent` arrived damaged; return its answer, or "".
 
-        Does not raise, and takes some seconds at the most.
+        It does not raise, and takes at most some seconds.
         """
         ...
 
@@ -146,7 +146,7 @@ class ReadableSource(Protocol[E]):
         ...
 
     def close(self) -> None:
-        """Disconnect. Idempotent; nobody reads from it any more."""
+        """Disconnect. Idempotent; no thread may read from it any more."""
         ...
 
 

@@ -53,7 +53,9 @@ class TransferLimits:
 
     def __post_init__(self) -> None:
         if self.max_inflight <= 0:
-            raise ValueError(f"{self.max_inflight} extents in flight make no sense")
+            raise ValueError(
+                f"{self.max_inflight} extents in flight are not possible; at least 1 is needed"
+            )
 
 
 @dataclass(frozen=True)

@@ -227,8 +227,8 @@ class Pipeline(Generic[E]):
             if corrupt > self._context.max_corrupt_reads:
                 answer = source.report_damage(extent)
                 raise ChunkChecksumError(
-                    f"source {source}: bytes arrived {corrupt} times with a wrong checksum, at "
-                    f"last {damage}{answer}"
+                    f"source {source}: bytes arrived {corrupt} times with a wrong checksum, the "
+                    f"last time {damage}{answer}"
                 )
 
     # --- destinations ----------------------------------------------------------------------------
@@ -310,7 +310,7 @@ class Pipeline(Generic[E]):
 
 
 class _SourceFailed(Exception):
-    """A source failed by `error`; the transfer may go on with others."""
+    """Called when a source failed with `error`; the transfer may continue with others."""
 
     def __init__(self, error: MxArtifactsError) -> None:
         super().__init__(str(error))

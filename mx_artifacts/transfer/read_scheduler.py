@@ -197,7 +197,7 @@ class ReadScheduler(Generic[E]):
         return None
 
     def back_off(self, source: ReadableSource[E], stalled: PendingRead | None = None) -> None:
-        """Ask `source` again only after a while, or when nobody else is left.
+        """Use `source` again only after a pause, or if no other source is left.
 
         `stalled` is a read from it that was given up.
         """

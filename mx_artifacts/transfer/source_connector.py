@@ -25,7 +25,7 @@ class SourceConnector(Generic[E]):
         self._state = state
         self._timing = timing
         self.serves_on = serves_on
-        """Whether sources are told so; each accepts a few such targets at once."""
+        """Whether sources are informed of this; each accepts a few such targets at once."""
         self._lock = threading.Lock()
         self._opening: set[ReadableSource[E]] = set()
         self._open: set[ReadableSource[E]] = set()
@@ -94,7 +94,7 @@ class SourceConnector(Generic[E]):
                 self._state.availability_changed()
 
     def end(self, source: ReadableSource[E]) -> None:
-        """Close a source that nobody reads from."""
+        """Close a source from which no thread reads."""
         with self._lock:
             self._open.discard(source)
         source.close()
@@ -108,7 +108,7 @@ class SourceConnector(Generic[E]):
             source.hang_up()
 
     def close(self) -> None:
-        """Disconnect from all sources. Nobody reads any more. Idempotent."""
+        """Disconnect from all sources. No thread may read any more. Idempotent."""
         self.hang_up()
         with self._lock:
             sources = list(self._open)
@@ -120,5 +120,5 @@ class SourceConnector(Generic[E]):
 def _as_ours(source: object, error: Exception) -> MxArtifactsError:
     if isinstance(error, MxArtifactsError):
         return error
-    unclear = TransportError(f"source {source} does not say what it has: {error!r}")
+    unclear = TransportError(f"source {source} did not say which ranges it has: {error!r}")
     return node_limit_of(error) or unclear

@@ -43,7 +43,9 @@ class SourceFailures:
             ((endpoint, error),) = attempts
             return _with_source(error, endpoint, reached)
         if not attempts:
-            return TransferFailedError(f"no source has the rest{reached}", attempts=attempts)
+            return TransferFailedError(
+                f"no source has the missing parts{reached}", attempts=attempts
+            )
         listed = "; ".join(f"{endpoint}: {cause}" for endpoint, cause in attempts)
         return TransferFailedError(f"no source delivered{reached}: {listed}", attempts=attempts)
 

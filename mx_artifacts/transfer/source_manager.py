@@ -74,9 +74,9 @@ class SourceManager(Generic[E]):
         self._connector.hang_up()
 
     def close(self) -> None:
-        """Disconnect from all sources. Nobody reads any more.
+        """Disconnect from all sources. No thread may read any more.
 
-        The thread may be asking a central server that does not answer: it ends by itself.
+        Its thread may wait for a central server that does not answer; then it ends later by itself.
         """
         self._state.stop()
         self._connector.close()
@@ -152,7 +152,7 @@ class SourceManager(Generic[E]):
         return not self._serves_on and any(source.is_complete for source in sources)
 
     def _is_stuck(self) -> bool:
-        """Return whether nothing is under way by which the transfer could go on."""
+        """Return whether nothing is running that could make the transfer continue."""
         return not (
             self._connector.count
             or self._candidates.has_busy

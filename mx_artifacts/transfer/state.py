@@ -135,7 +135,7 @@ class TransferState(Generic[E]):
         self._over.set()
 
     def stop(self) -> None:
-        """Tell all threads to end. Idempotent."""
+        """Ask all threads to end. Idempotent."""
         self._stop.set()
         self.scheduler.close()
         self._sink.stop()

@@ -66,7 +66,7 @@ def view_of_dram(memory: LocalMemory, properties: TransportProperties) -> memory
         address_of(memory)  # checks it
         return memory.cast("B")
     check_kind(memory, properties)
-    raise AssertionError(f"{properties.name} takes DRAM only")
+    raise AssertionError(f"the transport {properties.name} supports DRAM only")
 
 
 def check_kind(memory: DeviceMemory, properties: TransportProperties) -> None:
@@ -82,7 +82,7 @@ def check_kind(memory: DeviceMemory, properties: TransportProperties) -> None:
             hint="set MX_TRANSPORT=nixl on both ends, with NIXL built for this GPU",
         )
     if memory.addr < 0 or memory.length <= 0 or memory.addr + memory.length > MAX_ADDRESS:
-        raise ValueError(f"{memory} is no range of addresses")
+        raise ValueError(f"{memory} is not a range of addresses")
 
 
 def check_ranges(
@@ -101,14 +101,14 @@ def check_ranges(
     if not source or len(source) != len(target):
         raise ValueError(f"{len(source)} source ranges do not pair with {len(target)} targets")
     if len({wanted.kind for wanted in source}) > 1 or len({r.kind for r, _ in target}) > 1:
-        raise ValueError("one read cannot be of DRAM and VRAM; post one for each")
+        raise ValueError("one read cannot use both DRAM and VRAM; post one read for each")
     if source[0].kind not in properties.memory_kinds:
-        raise TransportError(f"the {properties.name} transport reads no {source[0].kind.value}")
+        raise TransportError(f"the {properties.name} transport cannot read {source[0].kind.value}")
     for wanted, (region, offset) in zip(source, target, strict=True):
         if wanted.addr < 0 or wanted.length <= 0:
-            raise ValueError(f"{wanted} is no range")
+            raise ValueError(f"{wanted} is not a valid range")
         if wanted.addr + wanted.length > MAX_ADDRESS:
-            raise TransportError(f"{wanted} is outside of what any agent registered")
+            raise TransportError(f"{wanted} is outside all memory that agents have registered")
         if offset < 0 or offset + wanted.length > region.length:
             raise ValueError(
                 f"{wanted.length} bytes at offset {offset} do not fit a region of "

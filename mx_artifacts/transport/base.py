@@ -147,14 +147,14 @@ class Transport(Protocol):
         ...
 
     def listen(self, host: str, port: int, *, strict_port: bool = False) -> None:
-        """Let peers reach this agent at `host`; called by who serves, before `descriptor`.
+        """Let peers reach this agent at `host`. Sources call this before `descriptor`.
 
-        A transport that needs no port of its own does nothing, nor does one that listens at
-        `host` already. Port 0 takes a free one, as does a
-        port in use unless `strict_port`.
+        A transport without a port of its own does nothing, and so does one that already listens at
+        `host`. Port 0 means any free port. If the port is in use, another one is taken, unless
+        `strict_port`.
 
         Raises:
-            ConfigurationError: nothing can listen there.
+            ConfigurationError: it is not possible to listen there.
         """
         ...
 
@@ -180,13 +180,14 @@ class Transport(Protocol):
     def connect(self, descriptor: bytes, host: str = "") -> Peer:
         """Connect to the agent that made `descriptor`, or take another reference to it.
 
-        `host` is where the caller reaches the agent's process; empty: on this machine. A transport
-        whose descriptors tell that by themselves takes it from there. A newer descriptor of a
-        known agent makes its new regions readable.
+        `host` is where the caller reaches the agent's process; empty: on this machine. If
+        descriptors of a transport contain the host, the transport uses that one. A newer descriptor
+        of a known agent makes its new regions readable.
 
         Raises:
             TransportError: the descriptor is damaged, or of a transport that does not pair.
-            PeerLostError: the agent is gone, or its name is that of an agent still being read.
+            PeerLostError: the agent has ended, or its name is that of an agent that is still in
+                use.
         """
         ...
 
@@ -197,16 +198,16 @@ class Transport(Protocol):
 
         Raises:
             ValueError: the sequences are empty or differ in length, a range does not fit its
-                region, a target region is closed or another transport's, or ranges of one side
-                differ in kind.
-            PeerLostError: the peer is gone (or `wait` says so).
-            TransportError: a range is outside the peer's registered regions, and any other failure.
+                region, a target region is closed or belongs to another transport, or ranges of one
+                side differ in kind.
+            PeerLostError: the peer has ended (`wait` may raise it later).
+            TransportError: a range is outside the peer's registered regions, or another failure.
         """
         ...
 
     def close(self) -> None:
         """Disconnect all peers and free the agent. Idempotent; regions are closed before.
 
-        Reads that have not ended keep what they need, and `done()` goes on telling the truth.
+        Reads that have not ended keep the resources that they need, and `done()` stays correct.
         """
         ...

@@ -148,16 +148,16 @@ class CombinedTransport:
         self, peer: Peer, source: Sequence[RemoteRange], target: Sequence[tuple[Region, int]]
     ) -> PendingRead:
         if not isinstance(peer, CombinedPeer):
-            raise ValueError("the peer is another transport's")
+            raise ValueError("the peer belongs to another transport")
         inner: list[tuple[Region, int]] = []
         for region, offset in target:
             if not isinstance(region, CombinedRegion):
-                raise ValueError("a target region is another transport's")
+                raise ValueError("a target region belongs to another transport")
             by = region.stream if peer.is_stream else region.preferred
             if by is None:
                 raise TransportError(
                     f"the stream transport reads into DRAM only, not into {region.kind.value}",
-                    hint="let NIXL's ports through, or read into DRAM first",
+                    hint="open the ports of NIXL in the firewall, or read into DRAM first",
                 )
             inner.append((by, offset))
         if peer.is_stream:
@@ -172,7 +172,7 @@ class CombinedTransport:
         """Read from `host` by the stream from now on; return what to raise in place of `error`."""
         with self._lock:
             self._unreached.add(host)
-        return OtherTransportError(f"{error}; the stream transport is tried", hint=error.hint())
+        return OtherTransportError(f"{error}; trying the stream transport", hint=error.hint())
 
     def close(self) -> None:
         self._stream.close()
@@ -204,8 +204,8 @@ class _PreferredRead:
             silent = PeerLostError(
                 f"no byte came from the NIXL agent at {self._peer.host} in "
                 f"{FIRST_READ_SECONDS:g} s",
-                hint="let the firewall pass UCX's ports (UCX_TCP_PORT_RANGE), or leave "
-                "MX_TRANSPORT at auto",
+                hint="open the ports of UCX in the firewall (UCX_TCP_PORT_RANGE), or set "
+                "MX_TRANSPORT to auto",
             )
             raise self._owner.falls_back(self._peer.host, silent) from None
         except TransportError as error:

@@ -132,7 +132,7 @@ class FaultyTransport:
 
 
 class _HeldRead:
-    """A read that is not done before a time, whatever the wrapped one says."""
+    """A read that is not done before a given time, even if the wrapped read is done."""
 
     def __init__(
         self, read: PendingRead, clock: Clock, not_before: float, may_go: threading.Event

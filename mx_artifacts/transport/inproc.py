@@ -1,7 +1,7 @@
 """One-sided reads between agents of one process: no network, no other process, no waiting.
 
 For tests and for a publisher that fetches from itself. It fails where NIXL fails: a range outside
-the regions that the peer's descriptor announced, a region that was closed, a peer that is gone.
+the regions that the peer's descriptor announced, a region that was closed, a peer that has ended.
 """
 
 from __future__ import annotations
@@ -81,8 +81,8 @@ class InprocTransport:
         with _agents_lock:
             if agent_name in _agents:
                 raise TransportUnavailableError(
-                    f"an agent named {agent_name!r} runs in this process already",
-                    hint="give each agent a name of its own",
+                    f"an agent named {agent_name!r} already runs in this process",
+                    hint="use a different name for each agent",
                 )
             _agents[agent_name] = self
 
@@ -129,7 +129,7 @@ class InprocTransport:
     def _load(self, descriptor: bytes) -> str:
         name, announced = _parse(descriptor)
         if _running(name, announced.incarnation) is None:
-            raise PeerLostError(f"agent {name!r} is gone from this process")
+            raise PeerLostError(f"agent {name!r} is no longer in this process")
         known = self._known.get(name)
         if known is not None and known.incarnation == announced.incarnation:
             announced = _InprocDescriptor(known.incarnation, known.regions | announced.regions)
@@ -147,16 +147,18 @@ class InprocTransport:
                 region: region.view for region in self._regions.values()
             }
         if any(region not in own for region, _ in target):
-            raise ValueError("a target region is closed or another transport's")
+            raise ValueError("a target region is closed or belongs to another transport")
         if known is None:
             raise TransportError(f"agent {peer.name!r} is not connected")
         for wanted in source:
             if not any(_fits(wanted, addr, length) for addr, length in known.regions):
-                raise TransportError(f"{wanted} is outside what agent {peer.name!r} registered")
+                raise TransportError(
+                    f"{wanted} is outside the memory that agent {peer.name!r} registered"
+                )
         remote = _running(peer.name, known.incarnation)
         if remote is None:
             self._peers.drop(peer.name)
-            return FinishedRead(PeerLostError(f"agent {peer.name!r} is gone from this process"))
+            return FinishedRead(PeerLostError(f"agent {peer.name!r} is no longer in this process"))
         try:
             for wanted, (region, offset) in zip(source, target, strict=True):
                 remote.copy_out(wanted, own[region], offset)

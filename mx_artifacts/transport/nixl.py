@@ -106,10 +106,10 @@ def _cuda_major() -> int | None:
 
 
 def set_library_defaults() -> None:
-    """Set what UCX reads from the environment when it is loaded, where the user has not.
+    """Set the variables that UCX reads when it is loaded, if the user has not set them.
 
-    Starting an agent does it too. Whoever does that in the background calls this before, so that
-    the environment does not change while others read it.
+    Starting an agent does this, too. If you start one in the background, call this before, so that
+    the environment does not change while other threads read it.
     """
     _set(UCX_DEFAULTS)
     if is_claimed():
@@ -197,9 +197,9 @@ def _start(agent_name: str, backend: str) -> NixlAgent:
     if backend not in plugins:
         usable = [name for name in settings.NIXL_BACKENDS if name in plugins]
         raise TransportUnavailableError(
-            f"NIXL has no backend {backend!r}; of those between nodes it has "
+            f"NIXL has no backend {backend!r}; its backends between nodes are "
             f"{', '.join(usable) or 'none'}",
-            hint="set MX_NIXL_BACKEND to one of them, the same on both ends",
+            hint="set MX_NIXL_BACKEND to one of them, with the same value on both ends",
         )
     return NixlAgent(nixl, agent, agent.createBackend(backend, _parameters(backend)))
 
@@ -235,11 +235,11 @@ def start_agent(agent_name: str, backend: str, timeout_seconds: float) -> NixlAg
     except FutureTimeoutError:
         raise TransportUnavailableError(
             f"the NIXL agent {agent_name!r} did not start within {timeout_seconds:g} s",
-            hint="name the network device with UCX_NET_DEVICES, or try UCX_TLS=tcp",
+            hint="state the network device in UCX_NET_DEVICES, or try UCX_TLS=tcp",
         ) from None
     except Exception as error:
         raise TransportUnavailableError(
             f"the NIXL backend {backend} does not start: {error or type(error).__name__}",
-            hint="see stderr for NIXL's reason; UCX_LOG_LEVEL=info tells more; "
-            "UCX_NET_DEVICES and UCX_TLS choose the network",
+            hint="stderr has NIXL's reason; UCX_LOG_LEVEL=info shows more; UCX_NET_DEVICES and "
+            "UCX_TLS choose the network",
         ) from error

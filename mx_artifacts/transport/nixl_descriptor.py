@@ -47,7 +47,7 @@ class _Fields:
 
     def check(self) -> None:
         if not self._data.startswith(NIXL_MAGIC):
-            raise ValueError("it begins otherwise")
+            raise ValueError("it has a wrong beginning")
         name = self._take(b"Agent")
         if not 0 < len(name) <= MAX_AGENT_NAME_BYTES or b"\0" in name:
             raise ValueError("its agent has no usable name")
@@ -60,7 +60,7 @@ class _Fields:
             self._take(b"bknd")
             self._check_list()
         if self._at != len(self._data):
-            raise ValueError("more follows than it announces")
+            raise ValueError("it has more bytes than it announces")
 
     def _check_list(self) -> None:
         if self._take(b"nixlDList") != b"nixlSDList" or len(self._take(b"t")) != 4:
@@ -68,10 +68,10 @@ class _Fields:
         for _ in range(self._count(b"n", MAX_DESCRIPTOR_BYTES // 32)):
             region = self._take(b"")
             if len(region) < 24:
-                raise ValueError("a region is cut off")
+                raise ValueError("a region is incomplete")
             address, length = struct.unpack_from("<QQ", region)
             if not length or address + length > 1 << 64:
-                raise ValueError("a region lies at no possible address")
+                raise ValueError("a region is at an impossible address")
 
     def _count(self, tag: bytes, most: int) -> int:
         (count,) = _LENGTH.unpack(self._take(tag))
@@ -86,6 +86,6 @@ class _Fields:
         (length,) = _LENGTH.unpack_from(self._data, self._at + len(tag))
         end = start + length
         if end >= len(self._data) or self._data[end : end + 1] != b"|":
-            raise ValueError(f"a field ends wrongly at byte {self._at}")
+            raise ValueError(f"a field has a wrong end at byte {self._at}")
         self._at = end + 1
         return self._data[start:end]

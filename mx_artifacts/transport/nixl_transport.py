@@ -37,7 +37,7 @@ from mx_artifacts.transport.peers import PeerTable
 logger = logging.getLogger(__name__)
 
 MAX_IDLE_PEERS = 64
-"""Agents that stay connected though nobody reads from them, for whoever reads next."""
+"""Maximum number of connected agents without a read, kept for the next reads."""
 START_TIMEOUT_SECONDS = 60.0
 """An agent starts in about 0.6 s; some hosts hang in UCX instead (NIXL issue 1668)."""
 FIRST_POLL_SECONDS = 0.0001
@@ -201,8 +201,8 @@ class NixlTransport:
                 return self._load_once(descriptor)
         except self._nixl.nixlNotAllowedError as error:
             raise PeerLostError(
-                "an agent of the same name is connected and in use: the peer was restarted",
-                hint="end all reads of the former agent, then connect again",
+                "the peer was restarted, and its earlier agent of the same name is still in use",
+                hint="end all reads from the earlier agent, then connect again",
             ) from error
         except Exception as error:
             raise TransportError(
@@ -245,7 +245,7 @@ class NixlTransport:
         with self._lock:
             self._check_open()
             if any(region not in self._regions for region, _ in target):
-                raise ValueError("a target region is closed or another transport's")
+                raise ValueError("a target region is closed or belongs to another transport")
             handle = self._call(peer.name, self._agent.createXferReq, *request)
             read = NixlRead(self, peer.name, handle)
             self._running.add(read)
@@ -301,12 +301,12 @@ class NixlTransport:
         try:
             return function(*arguments)
         except (self._nixl.nixlRemoteDisconnectError, self._nixl.nixlCancelledError) as error:
-            raise PeerLostError(f"agent {peer_name!r} went away: {_text(error)}") from error
+            raise PeerLostError(f"agent {peer_name!r} is lost: {_text(error)}") from error
         except self._nixl.nixlNotFoundError as error:
             if peer_name not in self._peers.connected():
-                raise PeerLostError(f"agent {peer_name!r} is not connected any more") from error
+                raise PeerLostError(f"agent {peer_name!r} is no longer connected") from error
             raise TransportError(
-                f"a range to read lies in no region that agent {peer_name!r} registered",
+                f"a range to read is not in any region that agent {peer_name!r} registered",
                 hint="connect with a descriptor made after the memory was registered",
             ) from error
         except Exception as error:

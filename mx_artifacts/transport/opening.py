@@ -12,9 +12,9 @@ from mx_artifacts.transport.registry import open_target_transport
 
 
 class OpeningTransport:
-    """Opens a transport from now on: NIXL's takes half a second, most of it waiting. Any thread.
+    """Opens a transport in the background: NIXL takes half a second, mostly waiting. Any thread.
 
-    What goes wrong is raised to who asks for the transport, and to nobody else.
+    An error is raised when a caller takes the transport, and only then.
     """
 
     def __init__(self, open_: Callable[[], Transport] = open_target_transport) -> None:

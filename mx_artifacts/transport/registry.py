@@ -68,7 +68,7 @@ def create_transport(name: str, agent_name: str) -> Transport:
     if make is None:
         raise ConfigurationError(
             f"no transport is called {name!r}; known are {', '.join(_FACTORIES)}",
-            hint="name one of them",
+            hint="use one of them",
         )
     return make(agent_name)
 

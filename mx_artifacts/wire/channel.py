@@ -43,7 +43,7 @@ def open_channel(address: str, options: Sequence[tuple[str, int]] = ()) -> grpc.
         parse_address(address)
     except ValueError as error:
         raise ConfigurationError(
-            f"'{shown(address)}' is no address: it should be {error}"
+            f"'{shown(address)}' is not an address: it should be {error}"
         ) from None
     merged = dict(_CLIENT_OPTIONS) | dict(options)
     # With its scheme, since a host may be called "unix" or "xds".

@@ -300,6 +300,6 @@ def require(condition: bool, what: str, peer: str) -> None:
     """Raise RemoteError when a peer's answer lacks what the protocol promises."""
     if not condition:
         raise RemoteError(
-            f"{peer} gave a wrong answer: {what}",
-            hint="check that a mx-artifacts or ModelExpress peer listens at that address",
+            f"{peer} sent an invalid answer: {what}",
+            hint="check that mx-artifacts or ModelExpress listens at that address",
         )

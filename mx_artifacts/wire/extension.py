@@ -110,7 +110,7 @@ def availability_from_wire(message: pb.Availability) -> Mapping[int, Ranges] | N
         return None
     if len(message.ranges) > MAX_AVAILABLE_RANGES:
         raise ManifestInvalidError(
-            f"{len(message.ranges)} ranges are said to be there, more than {MAX_AVAILABLE_RANGES}"
+            f"{len(message.ranges)} available ranges are listed, more than {MAX_AVAILABLE_RANGES}"
         )
     pairs: dict[int, list[tuple[int, int]]] = {}
     for each in message.ranges:

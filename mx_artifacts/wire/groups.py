@@ -19,9 +19,9 @@ from mx_artifacts.errors import ConfigurationError, RemoteError
 from mx_artifacts.wire.gen.mx_artifacts.v1 import group_pb2 as pb
 
 MIN_PRESENCE_SECONDS = 1.0
-"""A server that wants to hear more often is not obeyed: a member would do nothing else."""
+"""Minimum presence time [s]; with a shorter one, a member would only send reports."""
 MAX_PRESENCE_SECONDS = 600.0
-"""A member that has moved and hears nothing for the presence time takes back what it has moved."""
+"""Maximum presence time [s]; a member that has moved takes back if it gets no answer in it."""
 
 
 class GroupAnswer(NamedTuple):
@@ -96,8 +96,8 @@ def answer_from_wire(message: pb.GroupReportResponse, size: int, address: str) -
     """
     if len(message.members) > MAX_SIZE:
         raise RemoteError(
-            f"central server {address} names {len(message.members)} members of a group, which has "
-            f"{MAX_SIZE} at most"
+            f"central server {address} lists {len(message.members)} members of a group, but a "
+            f"group has at most {MAX_SIZE}"
         )
     try:
         phase = Phase(message.phase)
@@ -107,8 +107,8 @@ def answer_from_wire(message: pb.GroupReportResponse, size: int, address: str) -
         )
     except ValueError as error:
         raise RemoteError(
-            f"central server {address} speaks of groups in another way: {error}",
-            hint="run one version of mx-artifacts on all nodes",
+            f"central server {address} uses another version of the group protocol: {error}",
+            hint="run the same version of mx-artifacts on all nodes",
         ) from None
     round_ = Round(
         message.round_id, size, 0, phase, members, shown(message.reason, MAX_REASON_LENGTH)

@@ -33,11 +33,11 @@ class ListenSettings:
 def bind(
     server: Bindable, host: str, port: int, settings: ListenSettings = ListenSettings()
 ) -> int:
-    """Bind `server` and return the port; 0 takes a free one.
+    """Bind `server` and return the port; 0: any free port.
 
     Raises:
-        ConfigurationError: naming the address, the cause and the next step; `is_in_use` tells
-            whether the port is taken.
+        ConfigurationError: it names the address, the cause and the next step; `is_in_use` says
+            whether the port is in use.
     """
     _check_available(host, port, settings)
     address = join_address(host, port)
@@ -56,8 +56,8 @@ def is_in_use(error: ConfigurationError) -> bool:
 
 
 def _check_available(host: str, port: int, settings: ListenSettings) -> None:
-    """Try each address of `host` for itself: gRPC is content with one of several, and its error
-    does not tell why."""
+    """Try each address of `host` separately: gRPC accepts if it can bind one of several, and its
+    error does not say why."""
     address = join_address(host, port)
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)

@@ -78,7 +78,7 @@ def error_from_central(error: grpc.RpcError, address: str) -> MxArtifactsError:
     if _is_a_stranger(code, details):
         return RemoteError(
             f"{where} is not a ModelExpress server: {details}",
-            hint="check MX_SERVER_ADDRESS; something else listens there",
+            hint="check MX_SERVER_ADDRESS, because another program listens at this address",
         )
     if code is grpc.StatusCode.UNAVAILABLE:
         return BackendUnavailableError(f"{where} is unavailable: {details}")
@@ -94,11 +94,11 @@ def error_from_central(error: grpc.RpcError, address: str) -> MxArtifactsError:
 
 
 def error_from_central_without_groups(address: str) -> RemoteError:
-    """Tell that the central server at `address` is the reference's, or an older one of ours."""
+    """Return the error for a central server of the reference, or for an older one of ours."""
     return RemoteError(
-        f"central server {address} has no groups, so members cannot agree",
-        hint="run `mx-artifact serve` of this version there; or install on no node what must be "
-        "on all, and leave --group out",
+        f"central server {address} does not support groups, so members cannot agree",
+        hint="run `mx-artifact serve` of this version there. Without it, do not install caches "
+        "that must be on all nodes; install the others without --group",
     )
 
 
@@ -109,12 +109,12 @@ def error_from_worker(error: grpc.RpcError, endpoint: str) -> MxArtifactsError:
     if _is_a_stranger(code, details):
         return RemoteError(
             f"{where} is not a ModelExpress worker: {details}",
-            hint="name where a source listens, as `mx-artifact sources list` shows it",
+            hint="state the address of a source, as `mx-artifact sources list` shows it",
         )
     if code is grpc.StatusCode.RESOURCE_EXHAUSTED:
         return NoFreeSlotError(f"{where} is busy: {details}")
     if code is grpc.StatusCode.UNAVAILABLE:
-        return PeerLostError(f"{where} is gone: {details}")
+        return PeerLostError(f"{where} was lost: {details}")
     if code in (grpc.StatusCode.DEADLINE_EXCEEDED, grpc.StatusCode.CANCELLED):  # by us, then
         is_silent = code is grpc.StatusCode.DEADLINE_EXCEEDED
         return PeerLostError(f"{where} did not answer in time", is_silent=is_silent)

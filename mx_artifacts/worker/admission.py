@@ -44,7 +44,7 @@ class Turn:
         """Wait until so many bytes may be given away; NoFreeSlotError where that is too long."""
         wait_seconds = self._rate.reserve(length_bytes, self.remaining())
         if wait_seconds is None:
-            raise NoFreeSlotError("the source gives away no more bytes a second (--max-rate)")
+            raise NoFreeSlotError("the source sends no more bytes per second (--max-rate)")
         self._clock.sleep(wait_seconds)
 
 
@@ -60,7 +60,7 @@ class AdmissionControl:
     def turn(self, patience_seconds: float) -> Iterator[Turn]:
         """Let one more wait; NoFreeSlotError where enough do."""
         if not self._places.acquire(blocking=False):
-            raise NoFreeSlotError(f"{MAX_PREPARES} targets wait for a slot already")
+            raise NoFreeSlotError(f"{MAX_PREPARES} targets already wait for a slot")
         try:
             yield Turn(self._rate, patience_seconds, self._clock)
         finally:

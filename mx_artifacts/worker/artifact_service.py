@@ -105,14 +105,14 @@ class ArtifactService(ServedService):
         """Register an artifact's memory, then serve it.
 
         Args:
-            bundles: the bytes of every manifest path; the service's from here on, which closes
-                them when they are served no more.
-            slots: how many chunk-sized buffers serve an artifact that does not lie in memory.
+            bundles: the bytes of every manifest path. From now on the service owns them, and closes
+                them when they are no longer served.
+            slots: number of chunk-sized buffers that serve an artifact that is not in memory.
             indexes: the members of every bundle, by file index, or none.
 
         Raises:
             ManifestInvalidError, ArtifactIdMismatchError, ConfigurationError (served already),
-            RegistrationError: `bundles` are still the caller's.
+            RegistrationError: the caller still owns `bundles`.
         """
         validate_against(manifest, artifact_id)
         source = open_chunk_source(self._transport, manifest, bundles, slots=slots)

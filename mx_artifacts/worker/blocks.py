@@ -33,7 +33,7 @@ _Key = tuple[str, int, int, int]
 
 @dataclass(frozen=True)
 class Block:
-    """Where an encoded block lies, until `give_back` is called (once)."""
+    """The place of an encoded block, until `give_back` is called (once)."""
 
     at: RemoteRange
     descriptors: Mapping[str, bytes]
@@ -97,7 +97,7 @@ class Blocks:
     def _opened(self) -> BufferPool:
         with self._lock:
             if self._closed:
-                raise LeaseError("the source is stopping and compresses no more")
+                raise LeaseError("the source is stopping and compresses no more blocks")
             if self._pool is None:
                 self._pool = BufferPool(self._transport, self._slots, MAX_BLOCK_BYTES)
                 self._descriptors = self._transport.descriptors()
@@ -119,9 +119,9 @@ def _smaller(data: memoryview) -> bytes:
 
 
 class _KeptFrame:
-    """Frames that were made lately, `limit_bytes` at most. Any thread.
+    """Recently made frames, at most `limit_bytes`. Any thread.
 
-    Who asks for one that is being made waits for it.
+    A caller that needs a frame that is being made waits for it.
     """
 
     def __init__(self, limit_bytes: int) -> None:

@@ -37,8 +37,8 @@ class ServedArtifact:
         """Return a chunk, or raise ConfigurationError (the request is wrong)."""
         if index >= len(self.manifest.chunks):
             raise ConfigurationError(
-                f"artifact {self.artifact_id} has {len(self.manifest.chunks)} chunks, none is "
-                f"number {index}"
+                f"artifact {self.artifact_id} has {len(self.manifest.chunks)} chunks, so there is "
+                f"no chunk {index}"
             )
         return self.manifest.chunks[index]
 
@@ -48,8 +48,8 @@ class ServedArtifact:
         size = files[file_index].size if file_index < len(files) else 0
         if not 0 < length <= most_bytes or offset + length > size:
             raise ConfigurationError(
-                f"{length} bytes at {offset} of bundle {file_index}, which has {size}, are not to "
-                f"be had at once, or are none; {most_bytes} may be"
+                f"{length} bytes at {offset} of bundle {file_index} cannot be requested: the "
+                f"bundle has {size} bytes, and one request is for 1 to {most_bytes} bytes"
             )
 
     def damage_in(self, file_index: int, offset: int, length: int) -> str:
@@ -87,7 +87,7 @@ class Catalogue:
         key = (served.mx_source_id, served.artifact_id)
         with self._lock:
             if key in self._served:
-                raise ConfigurationError(f"artifact {served.artifact_id} is served already")
+                raise ConfigurationError(f"artifact {served.artifact_id} is already served")
             self._served[key] = served
             self._damaged.discard(key)
 
@@ -109,7 +109,7 @@ class Catalogue:
                     self._served.setdefault((new_id, served.artifact_id), renamed)
 
     def remove(self, mx_source_id: str, artifact_id: str) -> ServedArtifact | None:
-        """Serve an artifact no longer under this id; return it if it is under no other."""
+        """Stop serving an artifact under this id; return it if it has no other id."""
         with self._lock:
             removed = self._served.pop((mx_source_id, artifact_id), None)
             if removed and any(s.source is removed.source for s in self._served.values()):
@@ -117,7 +117,7 @@ class Catalogue:
             return removed
 
     def remove_damaged(self, damaged: ServedArtifact) -> None:
-        """Serve an artifact under none of its source ids any more, and remember why."""
+        """Stop serving an artifact under all of its source ids, and remember that it is damaged."""
         with self._lock:
             keys = {key for key, served in self._served.items() if served.source is damaged.source}
             self._damaged |= keys
@@ -150,7 +150,7 @@ class Catalogue:
                 "here"
             )
         if len({id(served.source) for served in fitting}) > 1:
-            raise ConfigurationError(f"{len(fitting)} artifacts fit; name one by its ids")
+            raise ConfigurationError(f"{len(fitting)} artifacts match; state the ids of one")
         return fitting[0]
 
     def all(self) -> tuple[ServedArtifact, ...]:

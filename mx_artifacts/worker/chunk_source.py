@@ -31,8 +31,8 @@ class ChunkSource(Protocol):
         ...
 
     def lease_whole(self) -> tuple[Mapping[int, RemoteRange], Callable[[], None]] | None:
-        """Return where the bundles lie, by file index (empty ones nowhere), and what gives them
-        back (once); None where they do not all lie in registered memory.
+        """Return the addresses of the bundles by file index (without empty ones), and a function
+        that gives them back (call it once). Return None if not all are in registered memory.
 
         Raises:
             LeaseError: closed.
@@ -46,11 +46,12 @@ class ChunkSource(Protocol):
     def lease(
         self, chunk: ManifestChunk, timeout_seconds: float
     ) -> tuple[RemoteRange, Callable[[], None]]:
-        """Return where the verified bytes of `chunk` lie, and what gives them back (once).
+        """Return the address of the verified bytes of `chunk`, and a function that gives them back.
 
         Raises:
-            NoFreeSlotError: no memory came free in time.
-            ChunkChecksumError, BundleError: the bundle is not what was sealed, or unreadable.
+            NoFreeSlotError: no memory became free in time.
+            ChunkChecksumError, BundleError: the bundle changed after it was sealed, or is
+                unreadable.
             LeaseError: closed.
         """
         ...
@@ -58,7 +59,7 @@ class ChunkSource(Protocol):
     def block(
         self, file_index: int, offset: int, length: int
     ) -> AbstractContextManager[memoryview]:
-        """Lend `length` bytes of a bundle, as they are: for a file, who reads them verifies.
+        """Lend `length` bytes of a bundle without a check: the reader of a file verifies them.
 
         Raises:
             NoFreeSlotError: they have not arrived yet.
@@ -215,8 +216,8 @@ class SlotChunkSource:
             return
         if crc32c_hex(crc32c(target)) != chunk.checksum:
             raise ChunkChecksumError(
-                f"chunk {chunk.chunk_index} is not what was sealed: the disk of the bundle root "
-                "gives other bytes",
+                f"chunk {chunk.chunk_index} is not as it was sealed: the disk of the bundle root "
+                "returned other bytes",
                 hint="restart the publisher with its bundle root on another disk",
             )
 
@@ -236,7 +237,7 @@ def open_chunk_source(
     *,
     slots: int,
 ) -> ChunkSource:
-    """Serve from where the bundles lie if all are in memory, else from `slots` buffers.
+    """Serve from the bundles' own memory if all are in memory, else from `slots` buffers.
 
     The source closes `bundles` (by manifest path) at its end.
 

@@ -55,11 +55,11 @@ class SourceService(source_pb2_grpc.SourceServiceServicer):
     ) -> None:
         """Compress with `blocks`, or not at all.
 
-        `on_damage` is called with an artifact of which a chunk is not what was sealed, and says
-        which one and how.
+        `on_damage` is called with an artifact when one of its chunks is not as it was sealed; it
+        gets a text that says which chunk, and why.
 
-        With a limit of its bytes, artifacts are never leased as a whole: one-sided reads of all of
-        it cannot be slowed down.
+        With a rate limit, artifacts are never leased as a whole, because one-sided reads of a whole
+        artifact cannot be slowed down.
         """
         self._catalogue = catalogue
         self._leases = leases
@@ -114,7 +114,7 @@ class SourceService(source_pb2_grpc.SourceServiceServicer):
             if self._is_draining():
                 raise LeaseError("the source is stopping and grants no lease")
             if not request.session_id:
-                raise LeaseExpiredError("a whole artifact is leased to attached sessions only")
+                raise LeaseExpiredError("only attached targets can lease a whole artifact")
             transport = self._sessions.transport_of(request.session_id)
             served = self._select(request.artifact)
             is_limited = self._max_bytes_per_second is not None
@@ -146,7 +146,9 @@ class SourceService(source_pb2_grpc.SourceServiceServicer):
         whole, give_back = leased
         if not self._served_on.acquire(blocking=False):
             give_back()
-            raise NoFreeSlotError(f"{MAX_LEASES_SERVED_ON} others that serve on read it already")
+            raise NoFreeSlotError(
+                f"{MAX_LEASES_SERVED_ON} targets that also serve already read this artifact"
+            )
 
         def both() -> None:
             self._served_on.release()
@@ -160,7 +162,9 @@ class SourceService(source_pb2_grpc.SourceServiceServicer):
         if self._is_draining():
             context.abort(grpc.StatusCode.UNAVAILABLE, "the source is stopping")
         if self._blocks is None or ZSTD not in request.accept:
-            context.abort(grpc.StatusCode.UNIMPLEMENTED, "this source does not compress so")
+            context.abort(
+                grpc.StatusCode.UNIMPLEMENTED, "this source does not support that compression"
+            )
             raise AssertionError("abort raises")
         with translated(context):
             answer = self._prepare_block(self._blocks, request, context)
@@ -172,7 +176,7 @@ class SourceService(source_pb2_grpc.SourceServiceServicer):
     ) -> pb.PrepareBlockResponse:
         session_id, index = request.session_id, request.file_index
         if not session_id:
-            raise LeaseExpiredError("blocks are leased to attached targets")
+            raise LeaseExpiredError("only attached targets can lease blocks")
         transport = self._sessions.transport_of(session_id)
         served = self._select(request.artifact)
         served.check_range(index, request.offset, request.length, MAX_BLOCK_BYTES)
@@ -200,7 +204,9 @@ class SourceService(source_pb2_grpc.SourceServiceServicer):
         with translated(context):
             served = self._select(request)
             if not served.indexes:
-                raise RecordNotFoundError(f"artifact {served.artifact_id} has no index here")
+                raise RecordNotFoundError(
+                    f"artifact {served.artifact_id} has no member index at this source"
+                )
         yield from served.encoded_indexes.pages
 
     def GetAvailability(

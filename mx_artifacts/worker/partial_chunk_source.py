@@ -15,9 +15,9 @@ from mx_artifacts.worker.chunk_source import ResidentChunkSource
 
 
 class PartialChunkSource(ResidentChunkSource):
-    """As `ResidentChunkSource`; what has not `arrived` is not leased by chunks.
+    """Like `ResidentChunkSource`, but chunks that have not arrived are not leased.
 
-    Who leases it as a whole must ask what is `available`, and reads nothing else.
+    A target that leases the whole artifact must ask what is `available`, and reads nothing else.
     """
 
     def __init__(self, transport: Transport, bundles: Sequence[Bundle]) -> None:
@@ -26,13 +26,13 @@ class PartialChunkSource(ResidentChunkSource):
         self._ranges: dict[int, Ranges] | None = {i: Ranges() for i in range(len(bundles))}
 
     def arrived(self, file_index: int, start: int, end: int) -> None:
-        """Hear that these bytes of a bundle are there, and stay as they are."""
+        """Called when these bytes of a bundle have arrived and will not change."""
         with self._lock:
             if self._ranges is not None:
                 self._ranges[file_index].add(start, end)
 
     def complete(self) -> None:
-        """Hear that all is there."""
+        """Called when everything has arrived."""
         with self._lock:
             self._ranges = None
 
@@ -47,13 +47,15 @@ class PartialChunkSource(ResidentChunkSource):
     ) -> tuple[RemoteRange, Callable[[], None]]:
         # Who is refused asks again later.
         if not self._has(chunk.file_index, chunk.file_offset, chunk.length):
-            raise NoFreeSlotError(f"chunk {chunk.chunk_index} has not arrived here yet")
+            raise NoFreeSlotError(f"chunk {chunk.chunk_index} has not arrived at this source yet")
         return super().lease(chunk, timeout_seconds)
 
     @contextmanager
     def block(self, file_index: int, offset: int, length: int) -> Iterator[memoryview]:
         if not self._has(file_index, offset, length):
-            raise NoFreeSlotError(f"what lies at {offset} has not arrived here yet")
+            raise NoFreeSlotError(
+                f"the bytes at offset {offset} have not arrived at this source yet"
+            )
         with super().block(file_index, offset, length) as data:
             yield data
 

@@ -34,28 +34,28 @@ def _own_pod(values: SettingValues) -> PodIdentity:
 
 @dataclass(frozen=True)
 class ServingSettings(EnvironmentSettings):
-    """How a process serves; a fetcher that does not seed needs a part of it too.
+    """How a process serves. A fetcher that does not seed needs some of these values, too.
 
     Attributes:
-        bundle_root: for bundles that exceed the memory, in files that vanish with the process;
-            and where processes of one node take turns to fetch.
+        bundle_root: directory for bundles that exceed the memory, in files that vanish with the
+            process, and for the locks by which processes of one node take turns to fetch.
         resident_budget_bytes: memory for all bundles that this process serves.
-        slots: registered buffers: of one chunk each, for an artifact that does not lie in memory;
-            and of what a target reads at once.
-        max_bytes_per_second: given away to all targets together, and taken by each transfer;
-            None: any number.
-        compression: "auto", "zstd" or "none", of what is fetched; blocks are compressed for
-            targets that ask for it, unless it is "none".
-        topology: labels of where this node is, for targets that choose by them.
-        host: what targets connect to; "": this node's address towards the central
-            server.
+        slots: number of registered buffers: those of one chunk each that serve an artifact that is
+            not in memory, and those of the reads that a target has in flight.
+        max_bytes_per_second: limit of all targets of this source together, and of each transfer;
+            None: no limit.
+        compression: "auto", "zstd" or "none", for fetches. As a source, it compresses blocks for
+            targets that request it, unless this is "none".
+        topology: labels for the place of this node, for targets that choose sources by them.
+        host: host to which targets connect; "": this node's address towards the central server.
         listen: the address to listen on; "": `host` where that is this machine's, else this node's
             address towards the central server. 0.0.0.0 (all) must be stated.
-        port: base port of the worker service, to which `device_index` is added; 0: any. Where it is
-            in use, that is an error if `is_port_required`, else another one is taken.
-        stream_port: of the stream transport, likewise, with `is_stream_port_required`.
-        transport: the data plane: "auto", "stream", "nixl" or an installed package's. It is for who
-            makes the transport (`open_transport`).
+        port: base port of the worker service, to which `device_index` is added; 0: any. If it is in
+            use, that is an error if `is_port_required`, else another port is taken.
+        stream_port: base port of the stream transport, with the same rules and
+            `is_stream_port_required`.
+        transport: the data plane: "auto", "stream", "nixl" or an installed package's. It is used by
+            the caller that opens the transport (`open_transport`).
         pod: the Kubernetes pod of this process.
         heartbeat_interval_seconds: between two reports to the central server.
         lease_ttl_seconds: how long a target may hold a chunk without renewing.
@@ -103,12 +103,12 @@ class ServingSettings(EnvironmentSettings):
             raise ConfigurationError(
                 f"the port is {base} + device index {self.device_index}, which is above "
                 f"{_MAX_PORT}",
-                hint=f"set {setting} to a lower one",
+                hint=f"set {setting} to a lower port",
             )
         return port
 
     def check(self, server: str) -> None:
-        """Refuse what cannot be served by a worker that is known at `server`; waits for nothing.
+        """Check that a worker with these settings can be announced at `server`; do not wait.
 
         Raises:
             ConfigurationError: nobody else could use what would be announced; there is no such
@@ -120,7 +120,7 @@ class ServingSettings(EnvironmentSettings):
             self.towards(server)
 
     def towards(self, server: str) -> ServingSettings:
-        """Return these settings with `host` and `listen` found out, towards `server` (host:port).
+        """Return these settings with `host` and `listen` filled in, for `server` (host:port).
 
         Raises:
             ConfigurationError: nobody else could use what would be announced.

@@ -31,10 +31,13 @@ def choose_transport(stated: Iterable[str], offered: Sequence[str]) -> str:
         if name in offered:
             return name
     if names:
-        raise TransportNotAllowedError(f"this source is read by {', '.join(offered)} only")
+        raise TransportNotAllowedError(
+            f"targets can read from this source by {', '.join(offered)} only"
+        )
     raise TransportNotAllowedError(
-        "this source has no NIXL, by which anyone in the network could write its memory. Where all "
-        "are trusted, start it with MX_TRANSPORT=nixl; else run mx-artifacts' own target"
+        "this source does not use NIXL, because with NIXL anyone in the network could write its "
+        "memory. If you trust everyone in the network, start the source with MX_TRANSPORT=nixl; "
+        "otherwise run the target of mx-artifacts"
     )
 
 
@@ -57,17 +60,17 @@ class Sessions:
 
         Raises:
             ConfigurationError: the id is malformed, or in use.
-            TransportNotAllowedError: the source can be read by none of them.
-            NoFreeSlotError: too many are attached; the target can go on without a session.
+            TransportNotAllowedError: the source supports none of these transports.
+            NoFreeSlotError: too many are attached; the target can continue without a session.
         """
         if not _SESSION_ID.fullmatch(session_id):
             raise ConfigurationError("a session id is 32 lower-case hex characters")
         transport = choose_transport(transports, self._transports)
         with self._lock:
             if session_id in self._open:
-                raise ConfigurationError(f"session {session_id} is attached already")
+                raise ConfigurationError(f"session {session_id} is already attached")
             if len(self._open) >= self._limit:
-                raise NoFreeSlotError(f"{self._limit} targets are attached already")
+                raise NoFreeSlotError(f"{self._limit} targets are already attached")
             self._open[session_id] = transport
         return transport
 

@@ -108,9 +108,9 @@ class WorkerServer:
         return self._port
 
     def load(self) -> float:
-        """Return how busy it is, from 0 (idle) to 1 (full).
+        """Return how busy the worker is, from 0 (idle) to 1 (full).
 
-        Readers share its link: each that is there already leaves less to the next.
+        Readers share its link: each reader leaves less for the next.
         """
         if any(service.is_draining for service in self._services):
             return 1.0

@@ -53,9 +53,9 @@ def translated(context: grpc.ServicerContext) -> Iterator[None]:
 
 
 def release_unheard(leases: Leases, lease_id: str, context: grpc.ServicerContext) -> None:
-    """Free a lease whose answer nobody will read, since the caller is gone, or is about to give up.
+    """Free a lease if its caller has ended or is about to give up, and so will not get the answer.
 
-    Its session goes on, so nothing else would free it before that ends.
+    Its session continues, so nothing else would free it before the session ends.
     """
     left_seconds = context.time_remaining()
     is_late = left_seconds is not None and left_seconds < HEARD_SECONDS
@@ -64,7 +64,7 @@ def release_unheard(leases: Leases, lease_id: str, context: grpc.ServicerContext
     with contextlib.suppress(MxArtifactsError):
         leases.release(lease_id)
     if context.is_active():
-        _abort(context, NoFreeSlotError("what was asked for was ready too late"))
+        _abort(context, NoFreeSlotError("the lease was ready only after the target's deadline"))
 
 
 class WorkerService(p2p_pb2_grpc.WorkerServiceServicer):

@@ -51,9 +51,9 @@ class FetchKindsRequest:
     def __post_init__(self) -> None:
         if self.is_grouped and self.skip_absent:
             raise ConfigurationError(
-                "the kinds that have a source differ from node to node, so a group cannot agree on "
-                "all that there are",
-                hint="name the kinds, the same on all nodes",
+                "a group cannot agree on all kinds (skip_absent, --kind all), because its nodes "
+                "may find sources of different kinds",
+                hint="name the same kinds on all nodes",
             )
 
     @property
@@ -104,7 +104,7 @@ class PlannedKind:
 
 
 def _tell_nobody(_: object) -> None:
-    """Ignore what came of a kind."""
+    """Ignore the outcome of a kind."""
 
 
 def fetch_kinds(
@@ -114,10 +114,10 @@ def fetch_kinds(
     on_fetched: Callable[[FetchedKind], object] = _tell_nobody,
     events: EventSink = ignore_events,
 ) -> KindOutcomes[FetchedKind]:
-    """Fetch and install each kind; return what came of all of them.
+    """Fetch and install each kind; return all outcomes.
 
     A kind that fails does not stop the others. `on_fetched` is called with each kind as soon as it
-    is installed. Nothing of an installed kind may be of use all the same: see
+    is installed. It is possible that nothing of an installed kind is usable: see
     `InstallReport.nothing_usable`.
 
     Raises:
@@ -148,7 +148,7 @@ def plan_kinds(
     on_planned: Callable[[PlannedKind], object] = _tell_nobody,
     events: EventSink = ignore_events,
 ) -> KindOutcomes[PlannedKind]:
-    """Tell what `fetch_kinds` with the same request would do; change nothing and join no group.
+    """Return what `fetch_kinds` with the same request would do; change nothing and join no group.
 
     `on_planned` is called with each kind as soon as it is known. Raises as `fetch_kinds`.
     """
@@ -186,7 +186,7 @@ def _take_each(
 
 
 def _begin(request: FetchKindsRequest, selected: SelectedKind, events: EventSink) -> ProbedIdentity:
-    """Return the kind's identity; tell what it leaves open, and which roots need a group."""
+    """Return the kind's identity; report unchecked values, and roots that need a group."""
     probed = request.identify(selected)
     if probed.unchecked:
         events(IdentityUnchecked(selected.name, probed.unchecked))

@@ -27,7 +27,7 @@ from mx_artifacts.workflows.stop import Stop
 
 @dataclass
 class _Followed:
-    """A kind, what is served of it, and what was told already since it was sealed last."""
+    """A kind, its served artifact, and what was reported since it was last sealed."""
 
     selected: SelectedKind
     watch: RootsWatch
@@ -37,10 +37,10 @@ class _Followed:
 
 
 class RootsFollower:
-    """Publishes kinds when they are there, and again when they have changed.
+    """Publishes kinds when their roots have files, and again when these have changed.
 
-    Call `start`, then `run`. A kind that cannot be sealed leaves what is served of it as it is;
-    that is told by an event, once until another attempt goes well.
+    Call `start`, then `run`. If a kind cannot be sealed, its last artifact is still served. An
+    event reports that once, until another attempt succeeds.
     """
 
     def __init__(
@@ -53,7 +53,7 @@ class RootsFollower:
         events: EventSink = ignore_events,
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
-        """Look at nothing yet. `on_published` is called with each kind that was (re)published."""
+        """Check nothing yet. `on_published` is called with each kind that was published (again)."""
         self._publisher = publisher
         self._request = request
         self._settings = settings
@@ -68,15 +68,15 @@ class RootsFollower:
         return [each.selected.name for each in self._followed if each.published is None]
 
     def start(self) -> KindOutcomes[PublishedKind]:
-        """Publish the kinds that are there; follow them and those that are not there yet.
+        """Publish the kinds whose roots have files; follow these kinds and the others.
 
-        The outcomes have no kind that is waited for. A kind is among the failed, and not followed,
-        when later changes of its roots will not help.
+        The outcomes do not include kinds whose roots have no files yet. A kind is among the failed,
+        and is not followed, if later changes of its roots cannot help.
         """
         return take_each(self._request.selected, self._follow, events=self._events)
 
     def run(self, stop: Stop) -> None:
-        """Look after all followed kinds until the request to stop."""
+        """Check all followed kinds again and again until the request to stop."""
         while not stop.wait(self._settings.interval_seconds):
             for each in self._followed:
                 stop.run(partial(self._look_after, each))
@@ -132,7 +132,7 @@ class RootsFollower:
         followed.told_failure, followed.told_unsettled = None, False
 
     def _tell_failure(self, followed: _Followed, error: MxArtifactsError) -> None:
-        """Tell it once, and settle when it is tried again: where that may help without a change."""
+        """Report the failure once. Try again without a change of the roots if that may help."""
         followed.watch.sealed(settled=not error.retryable)
         if followed.told_failure is type(error):
             return

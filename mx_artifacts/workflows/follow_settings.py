@@ -10,14 +10,14 @@ from mx_artifacts.settings import FOLLOW_INTERVAL, READY_TIMEOUT
 
 @dataclass(frozen=True)
 class FollowSettings(EnvironmentSettings):
-    """How often followers look, and when changed roots are sealed.
+    """How often followers check, and when they seal changed roots.
 
     Attributes:
-        interval_seconds: between two looks, at sources or at roots.
-        settle_seconds: for which roots must not have changed before they are sealed; 0: two looks
-            in a row that find them alike are enough, and what is there at the start is sealed at
-            once.
-        patience_seconds: after which an event tells of roots that do not settle.
+        interval_seconds: interval of the checks of sources or roots.
+        settle_seconds: time for which roots must not have changed before they are sealed. 0: two
+            checks in a row that find the same files are enough, and existing files are sealed at
+            the start.
+        patience_seconds: time after which an event reports roots that do not settle.
     """
 
     interval_seconds: float = from_setting(FOLLOW_INTERVAL)

@@ -24,23 +24,25 @@ def check_followable(request: FetchKindsRequest) -> None:
     """Refuse a request that leaves nothing to follow.
 
     Raises:
-        ConfigurationError: it is of a group, or names one artifact.
+        ConfigurationError: the request has a group, or names one artifact.
     """
     if request.is_grouped:
         raise ConfigurationError(
-            "members of a group agree on one install, and would take the next at different times",
+            "sources cannot be followed with a group, because its members agree on one install "
+            "only",
             hint="follow sources without a group",
         )
     if request.wanted.artifact_id:
         raise ConfigurationError(
-            "a request for one artifact leaves nothing new to follow",
-            hint="follow sources of whichever artifact",
+            "sources cannot be followed with an artifact id, because only that artifact would be "
+            "fetched",
+            hint="follow sources without an artifact id",
         )
 
 
 @dataclass
 class _Followed:
-    """A kind, which of its artifacts were installed, and the last failure that was told."""
+    """A kind, its installed artifacts, and the last failure that was reported."""
 
     selected: SelectedKind
     probed: ProbedIdentity
@@ -48,18 +50,18 @@ class _Followed:
     told_failure: type[MxArtifactsError] | None = None
 
     def has_installed(self, result: FetchResult) -> None:
-        """Take no source's offer of this artifact any more."""
+        """Do not install this artifact again."""
         self.installed_ids.add(result.source.artifact_id)
 
 
 class SourcesFollower:
-    """Looks for something new of kinds that were fetched, and installs it.
+    """Checks sources for new artifacts of fetched kinds, and installs them.
 
-    It goes forward only: what was installed once is not installed again. So sources that serve
-    different artifacts, each installed once, do not take turns. The time of a record does not tell
-    which artifact is newer, since heartbeats move it.
+    It installs an artifact only once. So if sources serve different artifacts, it does not
+    alternate between them. The time of a record does not show which artifact is newer, because
+    heartbeats change it.
 
-    A look that fails is told by an event, once until another goes well, and the next tries again.
+    An event reports a failed check once, until another check succeeds; each check tries again.
     """
 
     def __init__(
@@ -75,7 +77,7 @@ class SourcesFollower:
         """Follow every kind of the request that can be identified on this node.
 
         `fetched` is what `fetch_kinds` returned for the same request. `on_fetched` is called with
-        each kind that something new was installed of.
+        each kind of which a new artifact was installed.
 
         Raises:
             ConfigurationError: as `check_followable`.
@@ -92,7 +94,7 @@ class SourcesFollower:
                 each.has_installed(fetched.done[each.selected.name].result)
 
     def run(self, stop: Stop) -> None:
-        """Look every `settings.interval_seconds` until the request to stop."""
+        """Check every `settings.interval_seconds` until the request to stop."""
         while not stop.wait(self._interval_seconds):
             for each in self._followed:
                 stop.run(partial(self._look_after, each))

@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class KindOutcomes(Generic[T]):
-    """What came of several kinds, by the kind's name, in the order in which they were taken.
+    """The outcomes of several kinds, by the kind's name, in the order of work.
 
     Attributes:
         done: the kinds that succeeded, each with its result.
@@ -36,10 +36,10 @@ def take_each(
     means_absent: tuple[type[MxArtifactsError], ...] = (),
     events: EventSink,
 ) -> KindOutcomes[T]:
-    """Call `work` for each kind; return what came of all of them.
+    """Call `work` for each kind; return all outcomes.
 
     A kind for which `work` returns None is in none of the outcomes. Errors of the classes
-    `means_absent` skip a kind. Other exceptions than this library's end the work.
+    `means_absent` skip a kind. An exception that is not of this library ends the work.
     """
     done: dict[str, T] = {}
     failed: dict[str, MxArtifactsError] = {}

@@ -56,7 +56,7 @@ def publish_kinds(
     on_published: Callable[[PublishedKind], object] = _tell_nobody,
     events: EventSink = ignore_events,
 ) -> KindOutcomes[PublishedKind]:
-    """Seal, serve and announce each kind; return what came of all of them.
+    """Seal, serve and announce each kind; return all outcomes.
 
     A kind that fails does not stop the others. `on_published` is called with each kind as soon as
     it is announced.

@@ -25,12 +25,12 @@ def receipts_of_kind(selected: SelectedKind) -> tuple[FoundReceipt, ...]:
 
 
 def receipts_of_artifact(selected: SelectedKind, artifact_id: str) -> tuple[FoundReceipt, ...]:
-    """Return where an artifact is installed in the kind's primary root of whichever engine.
+    """Return the receipts of an artifact in the kind's primary root of any engine.
 
     Changes nothing.
 
     Raises:
-        ConfigurationError: nothing says where that root is, for any engine.
+        ConfigurationError: the path of that root is unknown for every engine.
     """
     found: dict[Path, FoundReceipt] = {}
     nowhere: list[ConfigurationError] = []

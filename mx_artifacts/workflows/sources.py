@@ -60,7 +60,7 @@ def workers_of_source(
         of_worker = f" worker {worker_id}" if worker_id else ""
         raise RecordNotFoundError(
             f"central server {client.address} knows no source {source_id}{of_worker}",
-            hint="see `mx-artifact sources list`",
+            hint="`mx-artifact sources list` shows the known sources",
         )
     return workers
 
@@ -84,7 +84,7 @@ def announced_artifact(
             return stored.record.worker_grpc_endpoint, artifact.artifact_id
     raise RecordNotFoundError(
         f"source {source_id} announces no {'such ' if artifact_id else ''}artifact",
-        hint=f"see `mx-artifact sources show {source_id}`",
+        hint=f"`mx-artifact sources show {source_id}` shows what it announces",
     )
 
 

@@ -8,7 +8,7 @@ from typing import Protocol
 
 
 class Stop(Protocol):
-    """A request to stop that somebody else makes, such as a handler of signals."""
+    """A request to stop that other code makes, such as a handler of signals."""
 
     def wait(self, timeout_seconds: float | None = None) -> bool:
         """Block until the request is made, or for that long; return whether it is made."""

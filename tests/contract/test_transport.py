@@ -321,7 +321,7 @@ def test_a_read_of_two_kinds_at_once_is_refused(
 ) -> None:
     addr = shared_peer.addresses[0]
     ranges = [RemoteRange(addr, 10), RemoteRange(addr, 10, kind=MemoryKind.VRAM)]
-    with pytest.raises(ValueError, match="one read cannot be of DRAM and VRAM"):
+    with pytest.raises(ValueError, match="one read cannot use both DRAM and VRAM"):
         reader.transport.post_read(connected, ranges, [(reader.region, 0), (reader.region, 10)])
 
 

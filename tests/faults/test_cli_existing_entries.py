@@ -47,8 +47,8 @@ def test_an_old_cache_in_the_root(cluster: Cluster, tmp_path: Path) -> None:
         assert code == 0
         assert root_of(out)["unusable"].keys() == {KEY}
         assert root_of(out)["same"] == [OTHER_KEY]
-        assert f"such as {KEY}: __grp__block.json points at /made/here/" in warning_of(err)
-        assert "--replace takes the fetched ones" in warning_of(err)
+        assert f"for example {KEY}: __grp__block.json points at /made/here/" in warning_of(err)
+        assert "use --replace" in warning_of(err)
 
         # Again: it is told once more, though nothing is transferred.
         code, out, err = fetch(cluster, part)
@@ -56,9 +56,9 @@ def test_an_old_cache_in_the_root(cluster: Cluster, tmp_path: Path) -> None:
         assert root_of(out)["unusable"].keys() == {KEY}
         assert warning_of(err)
         code, out, err = fetch(cluster, part, format="human")
-        assert "all of it was here already, but 1 of it cannot be used" in out
+        assert "everything was installed already, but 1 entry cannot be used" in out
         assert f"kept {KEY}, but it cannot be used: __grp__block.json points at" in out
-        assert "warning: triton: 1 of 2 entries kept" in err
+        assert "warning: triton: 1 of 2 kept entries" in err
         code, out, _ = fetch(cluster, part, "--dry-run")
         (planned,) = json.loads(out)["planned"]
         assert (code, planned["already_installed"]) == (0, True)
@@ -74,7 +74,7 @@ def test_an_old_cache_in_the_root(cluster: Cluster, tmp_path: Path) -> None:
         (planned,) = json.loads(out)["planned"]
         assert planned["existing"] == {str(spoiled): 2}
         _, out, _ = fetch(cluster, spoiled, "--dry-run", format="human")
-        assert "holds 2 entries; those that the artifact has too would be kept" in out
+        assert "has 2 entries; those that are also in the artifact would be kept" in out
         code, out, err = fetch(cluster, spoiled)
         error = json.loads(err.splitlines()[-1])
         assert (code, error["type"]) == (3, "NotUsedError")
@@ -91,7 +91,7 @@ def test_an_old_cache_in_the_root(cluster: Cluster, tmp_path: Path) -> None:
         code, out, _ = fetch(cluster, spoiled, "--replace")
         (spoiled / KEY / "block.json").write_text('{"changed": 1}')
         _, told, _ = fetch(cluster, spoiled, format="human")
-        assert "2 kept (1 as fetched, 1 not verified)" in told
+        assert "2 kept (1 identical to the fetched, 1 not verified)" in told
         assert "it was changed since it was installed (receipt " in told
         assert (code, root_of(out)["unusable"]) == (0, {})
         assert sorted(root_of(out)["installed"]) == sorted([KEY, OTHER_KEY])

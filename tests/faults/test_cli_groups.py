@@ -129,7 +129,7 @@ def test_a_source_that_dies_while_one_node_fetches(nodes: Nodes) -> None:
         assert fetching.expect("transfer.span")
         source.stop(signal.SIGKILL)
         endpoint = source.ready["published"][0]["endpoint"]
-        assert_failed(fetching, f"member {me(2)}, this one, failed", endpoint)
+        assert_failed(fetching, f"member {me(2)}, on this node, failed", endpoint)
         assert_failed(ready, f"member {me(2)} failed", endpoint)
     assert list(map(picture, nodes.roots)) == nodes.before
     assert leftovers(nodes.roots[0]) == []  # the other keeps what verified, for its next fetch
@@ -198,7 +198,7 @@ def test_a_server_that_goes_between_staging_and_vote(nodes: Nodes) -> None:
         assert second.expect("transfer.span")
         server.close()
         for member in (second, first):
-            assert_failed(member, "the others cannot be asked", "unavailable")
+            assert_failed(member, "this member cannot reach the central server", "unavailable")
     nodes.assert_unchanged()
 
 

@@ -62,7 +62,7 @@ def test_too_few_threads_are_named(
 ) -> None:
     with cluster.source(warm_cache(tmp_path / "warm")):
         error = fetch(cluster, tmp_path / "cold", few_threads)
-    assert "can start no further thread" in error["message"]
+    assert "cannot start another thread" in error["message"]
     assert "pids.max" in error["hint"]
     assert not (tmp_path / "cold").exists()
 

@@ -83,7 +83,7 @@ def test_each_verb_ends(
             for args in (fetch[:1] + fetch[1:] + ("--replace",), ("uninstall", *kind)):
                 code, error = ends(env, *args)
                 assert (code, error["type"]) == (12, "UnsafePathError"), args
-                assert f"{workspace}/lock is no lock of ours" in error["message"]
+                assert f"{workspace}/lock is not a lock file of mx-artifacts" in error["message"]
             _clear(workspace / "lock")
         assert ends(env, *fetch)[0] == 0
 
@@ -120,7 +120,7 @@ def test_each_verb_ends(
         make(bundle)
         code, error = ends(env, "inspect", str(bundle))
         assert code in (2, 12), error
-        assert str(bundle) in error["message"] or "behind its end" in error["message"]
+        assert str(bundle) in error["message"] or "after its end" in error["message"]
 
 
 def _clear(path: Path) -> None:

@@ -568,7 +568,7 @@ def test_a_server_tells_whether_its_records_last(valkey: RedisProcess, quiet: Se
 
 
 def test_a_bad_backend_url_is_refused_before_listening(quiet: ServerConfig) -> None:
-    assert "should be memory:" in str(refuse(replace(quiet, backend_url="etcd://x")))
+    assert "should be exactly memory:" in str(refuse(replace(quiet, backend_url="etcd://x")))
 
 
 def test_calls_in_flight_finish_before_the_server_stops(

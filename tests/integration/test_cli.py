@@ -183,12 +183,12 @@ def test_a_port_in_use_is_named(env: dict[str, str], server: Service) -> None:
     assert error["hint"]
 
 
-def test_serve_says_that_memory_forgets(env: dict[str, str]) -> None:
+def test_serve_says_that_a_restart_loses_records_in_memory(env: dict[str, str]) -> None:
     with Child([*COMMAND, "serve", "--port", "0"], env=env) as server:
         assert (server.line() or "").startswith("127.0.0.1:")
         assert server.stop() == 0
         [line] = [line for line in server.errors.splitlines() if "memory" in line]
-    assert "a restart forgets them and no other server sees them" in line
+    assert "a restart loses them and other servers cannot read them" in line
 
 
 def test_a_listener_that_others_reach_is_warned_of(tmp_path: Path, env: dict[str, str]) -> None:

@@ -59,7 +59,7 @@ def test_one_artifact_under_both_profiles(
         (published,) = publisher.ready["published"]
         (also,) = published["also_source_ids"]
         warning = publisher.errors.splitlines()[0]
-        assert "does not check machine, python_abi, libc" in json.loads(warning)["message"]
+        assert "does not include machine, python_abi, libc" in json.loads(warning)["message"]
 
         for profile, source in (("strict", published["mx_source_id"]), ("reference", also)):
             root = tmp_path / profile
@@ -84,7 +84,7 @@ def test_one_artifact_under_both_profiles(
         assert "same container image" in difference["advice"]
         assert why["roots"][0]["decided_by"] == "default ~/.triton/cache"
         shown = run_cli("why", *kind, "--identity", "libc=musl", env=env).stdout
-        assert "none of 2 sources would be used; the nearest differs in 1 field" in shown
+        assert "none of 2 sources would be used; the most similar one differs in 1 field" in shown
         assert "published under the reference's profile" in shown
         code, why, _ = run(
             env,
@@ -100,7 +100,7 @@ def test_one_artifact_under_both_profiles(
             "--identity",
             "cutlass_dsl_version=1",
         )
-        assert (code, why["verdict"]) == (10, "nobody serves this kind")
+        assert (code, why["verdict"]) == (10, "no source serves this kind")
 
         assert publisher.stop() == 0
     for source in (published["mx_source_id"], also):
@@ -136,7 +136,7 @@ def test_a_generic_cache(tmp_path: Path, env: dict[str, str], server: Service) -
         assert run(env, "sources", "list", "--kind", "inductor")[1]["sources"] == []
         code, told, _ = run(env, "why", *generic)  # for which nobody needs the root
         assert (code, told["verdict"]) == (0, "1 source would be used")
-        assert told["roots"][0]["state"].endswith("has no usual place; state it with --root DIR")
+        assert told["roots"][0]["state"].endswith("has no default root; state it with --root DIR")
         code, done, said = fetch(env, tmp_path, *generic, "--root", str(cold))
         assert (code, said) == (0, "")
         assert done["installed"][0]["roots"][0]["installed"] == ["deep/a.bin"]

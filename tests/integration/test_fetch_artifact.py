@@ -124,7 +124,7 @@ def test_what_the_source_does_not_have_is_not_found(tmp_path: Path, agent: Trans
 
 
 def test_nobody_there_names_the_endpoint(tmp_path: Path, agent: Transport) -> None:
-    with pytest.raises(PeerLostError, match=r"127\.0\.0\.1:1 is gone") as caught:
+    with pytest.raises(PeerLostError, match=r"127\.0\.0\.1:1 was lost") as caught:
         fetch("127.0.0.1:1", "0" * 64, agent)
     assert caught.value.retryable
 

@@ -96,7 +96,7 @@ def test_many_members_at_once(client: CentralClient) -> None:
 
 def test_refusals_keep_their_kind_on_the_wire(client: CentralClient) -> None:
     round_ = client.report_to_group(A).round
-    with pytest.raises(ConflictError, match="living member a"):
+    with pytest.raises(ConflictError, match="running member a"):
         client.report_to_group(replace(A, instance_id="a2"))
     with pytest.raises(ConfigurationError, match="size 2"):
         client.report_to_group(replace(B, size=3))

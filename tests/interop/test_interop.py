@@ -251,7 +251,7 @@ def test_where_nixl_is_not_allowed_they_are_told_why_our_publisher_serves_none(
             peer.run("peer_fetch.py", case.peer_parameters(server, cold))
         assert publisher.stop() == 0
     assert "FAILED_PRECONDITION" in str(raised.value)
-    assert "start it with MX_TRANSPORT=nixl" in str(raised.value)
+    assert "start the source with MX_TRANSPORT=nixl" in str(raised.value)
 
 
 def test_where_nixl_is_not_allowed_we_say_why_their_publisher_is_not_read(

@@ -211,7 +211,7 @@ def test_what_another_process_fetches_meanwhile_is_not_transferred(
     assert (fetched.total_bytes, fetched.report.unchanged) == (0, True)
     (event,) = events
     assert isinstance(event, FetchWaiting)
-    assert str(event.error) == f"another process fetches artifact a into {root}"
+    assert str(event.error) == f"another process is fetching artifact a into {root}"
     assert list(bundles.iterdir()) == []
 
 

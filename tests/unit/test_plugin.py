@@ -141,7 +141,7 @@ def test_a_kind_of_theirs_probes_its_own_values() -> None:
 def test_a_probe_that_breaks_leaves_its_value_unknown(variable: str, says: str) -> None:
     with pytest.raises(ConfigurationError, match=f"aiter_compiler: {says}") as raised:
         probed(**{variable: "1"})
-    assert raised.value.hint() == "state what it is: --identity aiter_compiler=VALUE"
+    assert raised.value.hint() == "state the missing values: --identity aiter_compiler=VALUE"
 
 
 def test_a_kind_of_theirs_gives_advice() -> None:

@@ -1,4 +1,4 @@
-"""`mx-artifact demo`: the main job end to end, with real compilers and real processes."""
+"""`mx-artifact demo`: publish, fetch and use a cache, with real compilers and processes."""
 
 from __future__ import annotations
 
@@ -29,16 +29,16 @@ if TYPE_CHECKING:
     multiple=True,
     type=click.Choice(["inductor", "triton"]),
     show_default=False,
-    help="Show this cache kind only; may be repeated. Default: all whose compiler is installed.",
+    help="Cache kind to show. May be repeated.  [default: every kind whose compiler is installed]",
 )
-@click.option("--keep", is_flag=True, help="Leave caches and logs, and say where they are.")
+@click.option("--keep", is_flag=True, help="Keep the caches and logs, and print where they are.")
 @click.pass_obj
 def command(output: Output, wanted: tuple[str, ...], keep: bool) -> None:
     """Compile on one node, run without compiling on another.
 
-    Compiles a small model with torch.compile, and Triton kernels, in one process; publishes the
-    caches; fetches and installs them elsewhere; runs the same again there. Both nodes are
-    directories of this machine. It fails if anything is compiled the second time.
+    Node A compiles a small model with torch.compile, and Triton kernels, and publishes the caches.
+    Node B fetches and installs them, and runs the same jobs. Both nodes are directories of this
+    machine. The demo fails if node B compiles anything.
     """
     from mx_artifact_cli.demo.requirements import MODULES, check_compiler, runnable_kinds
     from mx_artifact_cli.demo.scenario import Scenario
@@ -48,11 +48,14 @@ def command(output: Output, wanted: tuple[str, ...], keep: bool) -> None:
     if "inductor" in kinds:
         check_compiler(env)
     for kind in missing:
-        output.note(f"{kind} is left out: it is not installed (pip install {MODULES[kind]})")
+        output.note(
+            f"{kind} is left out, because {MODULES[kind]} is not installed "
+            f"(pip install {MODULES[kind]})"
+        )
     with _workplace(output, keep) as (directory, processes):
         if keep:
-            # Now, since whoever looks into the logs does so after a failure.
-            output.notice(f"everything is kept in {directory}", {"directory": directory})
+            # Now, because a user needs the logs after a failure.
+            output.notice(f"caches and logs are kept in {directory}", {"directory": directory})
         comparisons = Scenario(directory, kinds, processes, env, output.note).play()
     for comparison in comparisons:
         comparison.check()
@@ -61,7 +64,7 @@ def command(output: Output, wanted: tuple[str, ...], keep: bool) -> None:
 
 @contextlib.contextmanager
 def _workplace(output: Output, keep: bool) -> Iterator[tuple[Path, Processes]]:
-    """Yield a directory and processes; both are gone afterwards, also after a signal."""
+    """Yield a directory and processes; remove both afterwards, also after a signal."""
     from mx_artifact_cli.demo.interrupts import one_interrupt, signals_held
     from mx_artifact_cli.demo.processes import Processes
 
@@ -77,7 +80,7 @@ def _workplace(output: Output, keep: bool) -> Iterator[tuple[Path, Processes]]:
                 if directory.exists() and not keep:
                     shutil.rmtree(directory)
 
-            # Twice: the one interrupt that there can be may cut the first short.
+            # Twice: an interrupt may stop the first call. There can be only one interrupt.
             stack.callback(end)
             stack.callback(end)
         yield directory, processes

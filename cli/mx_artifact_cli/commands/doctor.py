@@ -1,4 +1,4 @@
-"""`mx-artifact doctor`: is this node fit to publish and fetch?"""
+"""`mx-artifact doctor`: checks whether this node can publish and fetch."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 @parsed_option(
     "--timeout",
     parsing.parse_duration,
-    "How long a NIXL agent and the central server may take.",
+    "Time limit for a NIXL agent to start and for the central server to answer.",
     default="20s",
 )
 @click.pass_obj
@@ -42,11 +42,11 @@ def command(
 ) -> None:
     """Check this node before it publishes or fetches.
 
-    Roots, file systems, space, the tools that the kinds need (ninja, compilers), this
-    installation's compiled part, user, limits, transport, central server, clock, and the metadata
-    backend where MX_METADATA_BACKEND names one. Exits with 0 when nothing failed, else with the
-    code that a command would end with on the first failure. Without --kind, a missing tool is a
-    warning, since only some kinds need it.
+    It checks roots, file systems, space, the tools that the kinds need (ninja, compilers), the
+    compiled part of this installation, the user, limits, transport, central server and clock, and
+    the metadata backend if MX_METADATA_BACKEND names one. The exit code is 0 if no check failed.
+    Otherwise, it is the code of the error that the first failed check would cause in another
+    command. Without --kind, a missing tool is only a warning, because only some kinds need it.
     """
     from mx_artifacts.workflows.check_node import check_node
 

@@ -1,4 +1,4 @@
-"""`mx-artifact fetch-and-install`: find a warm node, take its caches, install them here."""
+"""`mx-artifact fetch-and-install`: fetches caches from a warm node and installs them here."""
 
 from __future__ import annotations
 
@@ -32,23 +32,23 @@ if TYPE_CHECKING:
 def command(output: Output, options: FetchOptions) -> None:
     """Fetch caches from a warm node and install them here.
 
-    Discovers a source whose identity equals this node's, transfers, verifies and installs. A
-    reader of the cache sees the old state or the new, never a mixture. Entries that the roots
-    already hold win, unless --replace; what a crash left of one yields, where that can be seen. Of
-    those that are kept and that the engine will not use as they are, each is named with the
-    reason. The exit code is 3 where several kinds are named and some fail, and where nothing of a
-    fetched cache will be used.
+    It finds a source that has the same identity as this node, transfers its cache, verifies it and
+    installs it. A reader of the cache sees the old state or the new state, never a mixture.
+    Existing entries are kept, unless you use --replace; an entry that a crash left incomplete is
+    replaced, if that can be detected. If the engine will not use a kept entry, the command names
+    the entry and the reason. The exit code is 3 if only some of several kinds fail, or if the
+    engine will use nothing of a fetched cache.
 
-    With --group, a kind is installed on all of the group's nodes or on none, and all end with the
-    same code: 0, 17, or 18 where that is not known.
+    With --group, a kind is installed on all nodes of the group or on none. All nodes end with the
+    same code: 0, 17, or 18 if a node cannot know what the others did.
 
-    With --follow it stays once something is installed, until SIGINT, SIGTERM or SIGHUP end it with
-    0. Of what ready sources serve it installs what it has not installed before, the artifact heard
-    of last first, by the same rules: existing entries are kept, unless --replace. What fails is
-    tried again.
+    With --follow, it continues after the first install, until SIGINT, SIGTERM or SIGHUP; then the
+    exit code is 0. It installs each new artifact of the ready sources once, beginning with the
+    source that has the latest heartbeat. Existing entries are kept, unless you use --replace. If
+    something fails, it tries again.
 
-    With --seed it stays likewise, and serves what it fetched to other targets, in memory
-    (MX_ARTIFACT_RESIDENT_BUDGET). Those that start together with --seed read from each other.
+    With --seed, it also continues, and serves from memory what it fetched
+    (MX_ARTIFACT_RESIDENT_BUDGET). Targets that start together with --seed read from each other.
     """
     options.check()
     selected = options.selected()
@@ -131,7 +131,7 @@ class _Run:
     def _end(
         self, failures: Mapping[str, MxArtifactsError], shown: Sequence[Mapping[str, Any]]
     ) -> None:
-        """Raise what decides the exit code: there was nothing, or something failed."""
+        """Raise the error that decides the exit code, if there was no source or a kind failed."""
         options, total = self.options, len(self.request.selected)
         if not shown and not failures:
             raise NoSourceError(

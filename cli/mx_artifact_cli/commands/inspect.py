@@ -1,4 +1,4 @@
-"""`mx-artifact inspect`: what is in a bundle, or what a source serves."""
+"""`mx-artifact inspect`: shows what is in a bundle, or what a source serves."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ if TYPE_CHECKING:
 @click.argument(
     "bundle", required=False, type=click.Path(exists=True, dir_okay=False, path_type=Path)
 )
-@parsed_option("--source-id", parse_text, "Ask a source of this id what it serves.")
-@parsed_option("--worker-id", parse_text, "This worker of the source; default: the first.")
+@parsed_option("--source-id", parse_text, "Source id; show what this source serves.")
+@parsed_option("--worker-id", parse_text, "Worker of the source.  [default: the first]")
 @parsed_option(
-    "--artifact-id", parse_artifact_id, "This artifact; default: the one that is announced."
+    "--artifact-id", parse_artifact_id, "Artifact id.  [default: the announced artifact]"
 )
 @parsed_option(
-    "--source", parse_address, "Where the source listens; default: as the central server says."
+    "--source", parse_address, "Address of the source.  [default: the announced address]"
 )
 @options.server_option
 @click.pass_obj
@@ -44,18 +44,20 @@ def command(
     source: str | None,
     server: str,
 ) -> None:
-    """Show the members of a BUNDLE file, or the manifest of what a source serves.
+    """Show the members of a BUNDLE file, or the manifest that a source serves.
 
-    A bundle is checked as before an install: a hostile or damaged one is refused.
+    A bundle is checked as before an install; a damaged or hostile bundle is refused.
     """
     if (bundle is None) == (source_id is None):
         raise ConfigurationError(
             "inspect needs either a BUNDLE file or --source-id",
-            hint="see `mx-artifact sources list` for source ids",
+            hint="`mx-artifact sources list` shows the source ids",
         )
     if bundle is not None:
-        if not bundle.is_file():  # reading would wait for a writer, or never end
-            raise ConfigurationError(f"{bundle} is no regular file", hint="name a bundle's file")
+        if not bundle.is_file():  # reading it could wait for a writer, or never end
+            raise ConfigurationError(
+                f"{bundle} is not a regular file", hint="name the file of a bundle"
+            )
         _inspect_bundle(output, bundle)
     elif source_id is not None:
         if source is None:
@@ -128,7 +130,7 @@ def _inspect_source(output: Output, endpoint: str, source_id: str, artifact_id: 
     manifest = served.manifest
     output.facts(
         {
-            "artifact": f"{served.artifact_id} (the tables hash to it)",
+            "artifact": f"{served.artifact_id} (the hash of the tables)",
             "source": f"{source_id} at {endpoint}",
             "kind": name_of_type(manifest.mx_source_type),
             "size": format_bytes(manifest.total_size),

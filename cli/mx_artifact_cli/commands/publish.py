@@ -1,4 +1,4 @@
-"""`mx-artifact publish`: seal caches, announce them, serve until stopped."""
+"""`mx-artifact publish`: seals caches, announces them, and serves them until it is stopped."""
 
 from __future__ import annotations
 
@@ -34,21 +34,22 @@ if TYPE_CHECKING:
 def command(context: click.Context, options: PublishOptions) -> None:
     """Publish caches of this node and serve them.
 
-    Seals each kind's roots, announces them at the central server and serves them until SIGINT,
-    SIGTERM or SIGHUP; then marks them stale and releases everything. Where several kinds are named
-    and some fail, the others are served and the exit code is 3.
+    It seals the roots of each kind, announces them at the central server, and serves them until
+    SIGINT, SIGTERM or SIGHUP. Then it marks its records stale and ends. If only some of several
+    kinds fail, it serves the others, and the exit code is 3.
 
-    A central server that cannot be reached yet is waited for (--publish-timeout).
+    If the central server cannot be reached yet, it waits for it (--publish-timeout).
 
-    With --ready-url it waits for the engine first, and with --settle until the roots do not change
-    any more.
+    With --ready-url, it first waits for the engine. With --settle, it waits until the roots no
+    longer change.
 
-    With --follow it goes on looking at the roots: when they have changed, and two looks in a row
-    have found them alike (or they have not changed for --settle), they are sealed again, and
-    served and announced in the place of what was. What cannot be sealed leaves that as it is.
+    With --follow, it checks the roots again and again. If they have changed, and two checks in a
+    row found the same files (with --settle: if they have not changed for that time), it seals them
+    again, and serves and announces the new artifact in place of the old one. If it cannot seal
+    them, it continues to serve the old artifact.
     """
     output: Output = context.obj
-    # Before anything is waited for, so that a wrong name need not wait.
+    # Before any wait, so that a wrong name is reported at once.
     selected = options.selected()
     options.check(selected)
     publishing, readiness = options.settings()
@@ -76,7 +77,7 @@ def _wait_for_others(
     ready_url: str,
     events: EventSink,
 ) -> None:
-    """Wait for the central server and the engine, before any byte is packed."""
+    """Wait for the central server and the engine, before anything is packed."""
     from mx_artifacts.artifacts.source.readiness import wait_until_ready
     from mx_artifacts.artifacts.source.server_wait import ServerWait
 
@@ -92,7 +93,7 @@ def kinds_to_seal(
     readiness: ReadinessSettings,
     events: EventSink,
 ) -> tuple[SelectedKind, ...]:
-    """Wait until the roots settle, if asked to; return the kinds of `selected` that are sealed."""
+    """Wait until the roots settle, with --settle; return the kinds of `selected` to seal."""
     from mx_artifacts.artifacts.source.readiness import wait_until_settled
 
     if options.settle:
@@ -137,7 +138,7 @@ def _serve(
     events: EventSink,
     resources: contextlib.ExitStack,
 ) -> ExitCode:
-    """Publish, serve until the request to stop, then close `resources`; return the exit code."""
+    """Publish and serve until the request to stop, close `resources`, return the exit code."""
     from mx_artifacts.workflows.follow_roots import RootsFollower
     from mx_artifacts.workflows.publish_kinds import publish_kinds
 
@@ -166,6 +167,6 @@ def _serve(
             follower.run(stop)
         while not stop.wait():
             pass
-        output.note("stopping: marking sources stale")
+        output.note("stopping; marking the records of this source stale")
         resources.close()  # here, where a second SIGTERM cannot interrupt it
     return ExitCode.PARTIAL if failures else ExitCode.OK

@@ -1,4 +1,4 @@
-"""`mx-artifact quarantine`: an artifact that did harm does not come back."""
+"""`mx-artifact quarantine`: keeps this node from fetching an artifact that did harm."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from mx_artifact_cli.option_fields import option, takes
 from mx_artifact_cli.options import Verb
 from mx_artifact_cli.output import Output
 from mx_artifact_cli.selection import ALL, select_kinds
+from mx_artifact_cli.text import count_of
 from mx_artifacts import settings
 from mx_artifacts.errors import ConfigurationError
 
@@ -31,16 +32,16 @@ class QuarantineOptions:
     artifact_id: str | None = option(click.argument("artifact_id", required=False))
     reason: str = option(
         click.option(
-            "--reason", default="", show_default=False, help="Why, for those who meet it later."
+            "--reason", default="", show_default=False, help="Reason, which later messages show."
         )
     )
     remove: bool = option(
-        click.option("--remove", is_flag=True, help="Let the artifact out again.")
+        click.option("--remove", is_flag=True, help="Remove the artifact from the quarantine.")
     )
     list_all: bool = option(
-        click.option("--list", "list_all", is_flag=True, help="Show what is in quarantine.")
+        click.option("--list", "list_all", is_flag=True, help="List the artifacts in quarantine.")
     )
-    keep: bool = option(click.option("--keep", is_flag=True, help="Do not uninstall it."))
+    keep: bool = option(click.option("--keep", is_flag=True, help="Do not uninstall the artifact."))
     stated_roots: tuple[tuple[str, Path], ...] = option(shared.root_option)
     state_dir: Path = option(shared.setting_option(settings.STATE_DIR, "--state-dir"))
     lock_timeout: float = option(shared.lock_timeout_option)
@@ -50,21 +51,26 @@ class QuarantineOptions:
 @takes(QuarantineOptions)
 @click.pass_obj
 def command(output: Output, options: QuarantineOptions) -> None:
-    """Keep this node from fetching an artifact, and remove it where it is installed.
+    """Remove an artifact from this node and do not fetch it again.
 
-    It is looked for in every kind's root, or in those that --root KIND=PATH names instead. Another
-    artifact that fits is fetched in its place.
+    The command uninstalls the artifact from the root of every kind; --root KIND=PATH names another
+    root. If another artifact fits this node, a later fetch uses that one.
     """
     from mx_artifacts.install.quarantine import NO_REASON, Quarantine
 
     quarantine, artifact_id = Quarantine(options.state_dir), options.artifact_id
     if options.list_all == (artifact_id is not None):
-        raise ConfigurationError("give either an ARTIFACT_ID or --list")
+        raise ConfigurationError(
+            "quarantine needs either an ARTIFACT_ID or --list",
+            hint="`mx-artifact sources list --format json` and receipts have artifact ids",
+        )
     if artifact_id is None:
         _list(output, quarantine)
     elif options.remove:
         was_in = quarantine.remove(artifact_id)
-        output.line(f"{artifact_id} {'is let out' if was_in else 'was not in quarantine'}")
+        output.line(
+            f"{artifact_id} {'was removed from' if was_in else 'was not in'} the quarantine"
+        )
         output.result({"artifact_id": artifact_id, "removed": was_in})
     else:
         added = quarantine.add(artifact_id, options.reason or NO_REASON)  # so that it stays out
@@ -73,7 +79,7 @@ def command(output: Output, options: QuarantineOptions) -> None:
 
 
 def _uninstall(output: Output, options: QuarantineOptions, added: QuarantinedArtifact) -> None:
-    """Uninstall a quarantined artifact wherever it is installed, unless it shall be kept."""
+    """Uninstall a quarantined artifact from all roots, unless --keep is set."""
     from mx_artifacts.install.uninstall import uninstall_artifact
     from mx_artifacts.workflows.receipts import believed_roots
 
@@ -86,7 +92,7 @@ def _uninstall(output: Output, options: QuarantineOptions, added: QuarantinedArt
     ]
     undone = [show_undo(output, report) for report in reports]
     if not (options.keep or undone):
-        output.line("it is not installed in any root that was looked at")
+        output.line("it is not installed in any of the searched roots")
     output.result({"quarantined": asdict(added), "uninstalled": undone})
     require_complete(reports)
 
@@ -97,7 +103,9 @@ def _list(output: Output, quarantine: Quarantine) -> None:
         output.table(
             ("artifact", "since", "reason"), [(f.artifact_id, f.since, f.reason) for f in found]
         )
-    output.note(f"{len(found)} in quarantine in {quarantine.state_directory}")
+    output.note(
+        f"{count_of(len(found), 'artifact')} in the quarantine in {quarantine.state_directory}"
+    )
     output.result({"quarantined": [asdict(each) for each in found]})
 
 
@@ -107,5 +115,5 @@ def _receipts(output: Output, selected: SelectedKind, artifact_id: str) -> Seque
     try:
         return receipts_of_artifact(selected, artifact_id)
     except ConfigurationError as error:
-        output.note(f"{selected.name} not looked for: {error}")
+        output.note(f"{selected.name} was not searched: {error}")
         return ()

@@ -1,4 +1,4 @@
-"""`mx-artifact serve`: the central server."""
+"""`mx-artifact serve`: runs the central server."""
 
 from __future__ import annotations
 
@@ -28,14 +28,17 @@ class ServeOptions:
         parsed_option(
             "--host",
             parse_text,
-            "Address to listen on. Whoever reaches it can list and publish: there is no "
-            "authentication.",
+            "Address to listen on. There is no authentication: everyone who can reach this address "
+            "can list and publish.",
             default="127.0.0.1",
         )
     )
     port: int = option(
         parsed_option(
-            "--port", parse_integer(0, 65535), "Port to listen on; 0: any.", default="8001"
+            "--port",
+            parse_integer(0, 65535),
+            "Port to listen on; 0: any free port.",
+            default="8001",
         )
     )
     flags: SettingFlags = settings_flags(
@@ -50,11 +53,11 @@ class ServeOptions:
 @takes(ServeOptions)
 @click.pass_obj
 def command(output: Output, options: ServeOptions) -> None:
-    """Run the central server, which knows who serves what.
+    """Run the central server, which knows which source serves which cache.
 
-    It prints its address when it is ready and runs until SIGINT, SIGTERM or SIGHUP.
+    It prints its address when it is ready. It runs until SIGINT, SIGTERM or SIGHUP.
     """
-    import asyncio  # here, since it takes longer than the rest of a command line's start
+    import asyncio  # here, because this import takes longer than the rest of the start
 
     from mx_artifacts.observability.catalogue import ServerStarted
     from mx_artifacts.server.app import ServerConfig, serve
@@ -71,8 +74,8 @@ def command(output: Output, options: ServeOptions) -> None:
     def on_event(event: Event) -> None:
         if isinstance(event, ServerStarted) and (limits := _limits(event)):
             output.note(
-                f"records are in {event.backend} only: {limits}; --backend or MX_METADATA_BACKEND "
-                "names another place"
+                f"records are stored in {event.backend}: {limits}. To store them elsewhere, use "
+                "--backend or MX_METADATA_BACKEND"
             )
 
     async def run() -> None:
@@ -85,10 +88,10 @@ def command(output: Output, options: ServeOptions) -> None:
 
 
 def _limits(started: ServerStarted) -> str:
-    """Return what the records of this server are not fit for, or an empty text."""
+    """Return the limits of the store in which this server keeps records, or ""."""
     limits = []
     if not started.survives_restart:
-        limits.append("a restart forgets them")
+        limits.append("a restart loses them")
     if not started.shared:
-        limits.append("no other server sees them")
+        limits.append("other servers cannot read them")
     return " and ".join(limits)

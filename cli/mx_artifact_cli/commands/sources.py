@@ -1,4 +1,4 @@
-"""`mx-artifact sources`: who serves what, as the central server knows it."""
+"""`mx-artifact sources`: shows the sources that the central server knows."""
 
 from __future__ import annotations
 
@@ -33,16 +33,16 @@ def command() -> None:
     "kind_name",
     cls=options.KindOption,
     metavar="KIND",
-    help="Only sources of this cache kind.",
+    help="List only sources of this cache kind.",
 )
-@parsed_option("--model", parse_model_name, "Only sources of this model.", metavar="NAME")
+@parsed_option("--model", parse_model_name, "List only sources of this model.", metavar="NAME")
 @click.option(
     "--status",
     type=click.Choice([s.name.lower() for s in SourceStatus]),
-    help="Only sources of this status; ready: and whose heartbeat is fresh.",
+    help="List only sources with this status; ready also requires a recent heartbeat.",
 )
-@options.worker_rank_option("Only sources of this worker rank.")
-@parsed_option("--limit", parse_integer(1, 100_000), "At most so many.", default="1000")
+@options.worker_rank_option("List only sources with this worker rank.")
+@parsed_option("--limit", parse_integer(1, 100_000), "Maximum number of sources.", default="1000")
 @options.server_option
 @click.pass_obj
 def list_command(
@@ -54,7 +54,7 @@ def list_command(
     limit: int,
     server: str,
 ) -> None:
-    """List sources, one a line."""
+    """List sources, one per line."""
     from mx_artifacts.workflows.sources import listed_workers
 
     kind = get_kind(kind_name) if kind_name else None
@@ -111,7 +111,7 @@ def _row(stored: StoredWorker) -> tuple[object, ...]:
 @options.server_option
 @click.pass_obj
 def show_command(output: Output, source_id: str, worker_id: str | None, server: str) -> None:
-    """Show the identity and the workers of SOURCE_ID, or only WORKER_ID of them."""
+    """Show the identity and the workers of SOURCE_ID, or only the worker WORKER_ID."""
     from mx_artifacts.workflows.sources import workers_of_source
 
     with open_client(server) as client:

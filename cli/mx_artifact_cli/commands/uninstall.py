@@ -1,4 +1,4 @@
-"""`mx-artifact uninstall`: take an install back."""
+"""`mx-artifact uninstall`: removes what an install put into its roots."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class UninstallOptions:
         click.option(
             "--force",
             is_flag=True,
-            help="Remove entries that changed since, too, and believe RECEIPT.",
+            help="Also remove changed entries, and trust RECEIPT for all roots that it names.",
         )
     )
     lock_timeout: float = option(shared.lock_timeout_option)
@@ -43,16 +43,17 @@ class UninstallOptions:
 def command(output: Output, options: UninstallOptions) -> None:
     """Remove exactly what was installed.
 
-    Takes a RECEIPT, or all receipts of a kind's roots, where it takes back installs that were
-    killed, too. Entries that changed since are kept, and the exit code is then 3; what others put
-    there is never touched. A RECEIPT is believed of its own root, and of further ones that have it
-    recorded too; of others only where --kind and --root name them, or with --force.
+    State one RECEIPT, or use --kind for all receipts in the roots of a kind. With --kind, it also
+    takes back installs that were killed. Entries that changed after the install are kept, and then
+    the exit code is 3. Entries that other programs created are never removed. A RECEIPT is trusted
+    for the root in which it is, and for other roots that have recorded it, too. It is trusted for
+    further roots only if --kind and --root name them, or with --force.
     """
     from mx_artifacts.install.uninstall import uninstall_artifact
 
     chosen, taken_back = options.chosen, []
     if chosen.receipt is not None and not chosen.kind_names and not chosen.stated_roots:
-        paths = [chosen.receipt]  # the library knows one that was uninstalled before
+        paths = [chosen.receipt]  # the library recognizes a receipt that was uninstalled before
     else:
         if chosen.receipt is None:
             taken_back = _take_back(output, options)
@@ -75,7 +76,7 @@ def command(output: Output, options: UninstallOptions) -> None:
 
 
 def _take_back(output: Output, options: UninstallOptions) -> list[Path]:
-    """Take back installs into the kinds' roots that were killed; return and name those roots."""
+    """Take back killed installs into the roots of the kinds; print and return these roots."""
     from mx_artifacts.workflows.receipts import take_back_interrupted
 
     if not options.chosen.kind_names:
@@ -83,19 +84,19 @@ def _take_back(output: Output, options: UninstallOptions) -> list[Path]:
     selected = selected_of(options.chosen)
     taken_back = take_back_interrupted(selected, lock_timeout_seconds=options.lock_timeout)
     for root in taken_back:
-        output.line(f"{root}: took back what an install that was killed had moved in")
+        output.line(f"{root}: took back what a killed install had moved there")
     return taken_back
 
 
 def show_undo(output: Output, report: UndoReport) -> dict[str, Any]:
-    """Say what was removed and kept; return it for the JSON formats."""
+    """Print what was removed and kept; return it for the JSON formats."""
     output.line(f"{report.kind}: artifact {report.artifact_id}")
     if not report.roots:
-        output.line("  was uninstalled before")
+        output.line("  was already uninstalled")
     for root in report.roots:
         output.line(
             f"  {root.root}: {count_of(len(root.removed), 'entry', 'entries')} removed, "
-            f"{len(root.kept)} kept, {len(root.superseded)} of a later install"
+            f"{len(root.kept)} kept, {len(root.superseded)} left because a later install owns them"
         )
         for entry, reason in root.kept.items():
             output.line(f"    kept {entry}: {reason}")
@@ -118,12 +119,12 @@ def show_undo(output: Output, report: UndoReport) -> dict[str, Any]:
 
 
 def require_complete(reports: Sequence[UndoReport]) -> None:
-    """Raise EntriesKeptError when an entry was kept, naming the receipt that still lists it."""
+    """Raise EntriesKeptError if an entry was kept; it names the receipt that still lists it."""
     kept = [report for report in reports if not report.is_complete]
     if kept:
         entries = sum(len(root.kept) for report in kept for root in report.roots)
         raise EntriesKeptError(
-            f"kept {count_of(entries, 'entry', 'entries')} that changed since, listed in "
-            + ", ".join(str(report.receipt_path) for report in kept),
-            hint=f"remove them too with `mx-artifact uninstall --force {kept[0].receipt_path}`",
+            f"kept {count_of(entries, 'entry', 'entries')} that changed after the install, listed "
+            "in " + ", ".join(str(report.receipt_path) for report in kept),
+            hint=f"to remove them, too, run `mx-artifact uninstall --force {kept[0].receipt_path}`",
         )

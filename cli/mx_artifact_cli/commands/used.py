@@ -1,4 +1,4 @@
-"""`mx-artifact used`: did the engine hit what was installed?"""
+"""`mx-artifact used`: says whether the engine used what was installed."""
 
 from __future__ import annotations
 
@@ -22,10 +22,11 @@ if TYPE_CHECKING:
 @takes(ReceiptOptions)
 @click.pass_obj
 def command(output: Output, options: ReceiptOptions) -> None:
-    """Tell whether an engine used an installed cache or compiled beside it.
+    """Say whether an engine used an installed cache or compiled again.
 
-    Takes a RECEIPT, or the newest receipt of a kind's roots. Call it when the engine has started.
-    The verdict is hit, recompiled, unused or unknown; exits with 0 when all are hit, else with 3.
+    Run it after the engine has started. State one RECEIPT, or use --kind for the newest receipt in
+    the roots of a kind. The verdict on each is hit, recompiled, unused or unknown. The exit code
+    is 0 if every verdict is hit, else 3.
     """
     from mx_artifacts.install.usage import UsageVerdict, usage_of
 
@@ -38,7 +39,7 @@ def command(output: Output, options: ReceiptOptions) -> None:
     missed = [report for report in reports if report.verdict is not UsageVerdict.HIT]
     if missed:
         raise NotUsedError(
-            "not (only) hit: "
+            "the engine did not use the installed cache, or compiled in addition: "
             + ", ".join(f"{each.kind} ({each.verdict.value}: {each.reason})" for each in missed),
             hint=missed[0].next_step,
         )
@@ -47,16 +48,16 @@ def command(output: Output, options: ReceiptOptions) -> None:
 def _show(output: Output, report: UsageReport) -> dict[str, Any]:
     output.line(f"{report.kind}: {report.verdict.value}")
     facts = {"artifact": report.artifact_id, "receipt": report.receipt_path}
-    if report.verdict.value == "hit":  # else the error tells
+    if report.verdict.value == "hit":  # otherwise, the error has the reason
         facts["why"] = report.reason
     output.facts(facts, indent="  ")
     for root in report.roots:
         output.line(
-            f"  {root.root}: {len(root.ours)} of this artifact, {len(root.read)} read, "
-            f"{len(root.gone)} gone, {len(root.rewritten)} compiled anew, {len(root.new)} new"
+            f"  {root.root}: entries: {len(root.ours)} of this artifact, {len(root.read)} read, "
+            f"{len(root.gone)} missing, {len(root.rewritten)} compiled again, {len(root.new)} new"
         )
         for name, (ours, theirs) in root.differences.items():
-            output.line(f"    {name}: installed with {ours}; in use with {theirs}")
+            output.line(f"    {name}: the installed cache has {ours}; the engine uses {theirs}")
     described = {**asdict(report), "verdict": report.verdict.value}
     output.record("used", described)
     return described

@@ -1,4 +1,4 @@
-"""`mx-artifact verify`: is what was installed still there as it was?"""
+"""`mx-artifact verify`: compares an installed cache with its receipt."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 def command(output: Output, options: ReceiptOptions) -> None:
     """Check an installed cache against its receipt, byte for byte.
 
-    Takes a RECEIPT, or all receipts of a kind's roots. Exits with 12 unless every file is as it
-    was installed.
+    State one RECEIPT, or use --kind for all receipts in the roots of a kind. The exit code is 12 if
+    a file is missing or has changed after the install.
     """
     from mx_artifacts.filesystem.space import os_errors_translated
     from mx_artifacts.install.verify import verify_install
@@ -44,14 +44,15 @@ def command(output: Output, options: ReceiptOptions) -> None:
     bad = [entry for entry in entries if entry["state"] != "intact"]
     if bad:
         raise InstallVerificationError(
-            f"{len(bad)} of {count_of(len(entries), 'entry', 'entries')} changed since or are gone",
-            hint="remove these entries and run `mx-artifact fetch-and-install` again, or take back "
-            "all that is left with `mx-artifact uninstall`",
+            f"{len(bad)} of {count_of(len(entries), 'entry', 'entries')} changed or are missing",
+            hint="remove these entries and run `mx-artifact fetch-and-install` again, or remove "
+            "the "
+            "whole install with `mx-artifact uninstall`",
         )
 
 
 def _show(output: Output, verified: InstallVerification) -> dict[str, Any]:
-    """Say what became of an install; return it for the JSON formats."""
+    """Print the state of an install; return it for the JSON formats."""
     receipt, report = verified.receipt, verified.report
     output.line(f"{receipt.artifact.kind}: artifact {receipt.artifact.artifact_id}")
     for root, recorded in zip(report.roots, receipt.roots, strict=True):
@@ -86,7 +87,7 @@ def _show(output: Output, verified: InstallVerification) -> dict[str, Any]:
 
 
 def _show_entries(output: Output, root: RootState) -> None:
-    """Count the entries of a root by their state, and name the files that are not as they were."""
+    """Print how many entries have which state, and which files changed or are missing."""
     states = [entry.state for entry in root.entries]
     counts = ", ".join(f"{states.count(s)} {s}" for s in ("intact", "changed", "missing"))
     output.line(f"  {root.root}: {counts}")
@@ -98,8 +99,8 @@ def _show_entries(output: Output, root: RootState) -> None:
 
 
 def _show_kept(output: Output, root: RootReceipt) -> None:
-    """Say that the receipt has nothing of a root to check, and which of its entries are no use."""
+    """Print that nothing of a root can be checked, and which kept entries were not usable."""
     kept = count_of(len(root.kept), "entry was", "entries were")
-    output.line(f"  {root.root}: installed nothing; {kept} kept, which this does not check")
+    output.line(f"  {root.root}: nothing was installed; {kept} kept, which verify does not check")
     for entry, reason in root.unusable.items():
-        output.line(f"    kept {entry}, which was not usable: {reason}")
+        output.line(f"    {entry} was kept, but was not usable: {reason}")

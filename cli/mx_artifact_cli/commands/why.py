@@ -1,4 +1,4 @@
-"""`mx-artifact why`: which source would be used here, or what keeps each from it."""
+"""`mx-artifact why`: says which source this node would use, or why it can use none."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from mx_artifacts.workflows.explain_kind import RootHere
 
 MAX_PASSED_OVER = 8
-"""Maximum number of sources shown to people that could not be compared."""
+"""Maximum number of sources shown to humans that could not be compared."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class WhyOptions:
         shared.parsed_option(
             "--model",
             parsing.parse_model_name,
-            "Model that the cache belongs to.",
+            "Model to which the cache belongs.",
             metavar="NAME",
         )
     )
@@ -65,9 +65,10 @@ class WhyOptions:
             nargs=2,
             type=click.Path(path_type=Path),
             metavar="HERE THERE",
-            help="Compare two files in which the engine says what its key is made of (inductor: "
-            "vLLM's cache_key_factors.json), or directories with one each, instead of asking the "
-            "central server.",
+            help="Compare two files in which the engine wrote the factors of its cache key "
+            "(inductor: "
+            "vLLM's cache_key_factors.json), or two directories with one such file each. The "
+            "central server is not asked.",
         )
     )
 
@@ -76,18 +77,18 @@ class WhyOptions:
 @takes(WhyOptions)
 @click.pass_context
 def command(context: click.Context, options: WhyOptions) -> None:
-    """Say which source would be used here, or what keeps each from it.
+    """Say which source this node would use, or why it can use none.
 
-    Sets this node's identity beside that of every ready source of the same kind: of the model, or,
-    where nobody serves it, of any. The exit code is 0 when one would be used, 13 when none fits,
-    this node has quarantined what those serve, or their cache cannot be used in its roots, and 10
-    when there is none.
+    It compares the identity of this node with that of every ready source of the same kind and
+    model; if no source serves the model, with sources of any model. The exit code is 0 if a source
+    would be used and 10 if there is no source. It is 13 if no source fits, if this node has
+    quarantined their artifacts, or if their caches cannot be used in the roots of this node.
     """
     output: Output = context.obj
     if ALL in options.kind_names or len(set(options.kind_names)) > 1:
         raise ConfigurationError(
             f"why takes one kind, not --kind {' --kind '.join(options.kind_names)}",
-            hint="ask for one kind after the other",
+            hint="run it once for each kind",
         )
     (selected,) = select_kinds(
         options.kind_names,
@@ -99,7 +100,7 @@ def command(context: click.Context, options: WhyOptions) -> None:
         context.exit(_compare_factors(output, selected.kind, *options.key_factors))
     model, kind = options.model, selected.kind
     if model is None:
-        raise ConfigurationError("the model has no name", hint="state one with --model")
+        raise ConfigurationError("why needs the name of a model", hint="state it with --model")
     # After what needs no such imports.
     from mx_artifacts.artifacts.target.suitability import SourceWanted
     from mx_artifacts.workflows.explain_kind import explain_kind, roots_here
@@ -144,24 +145,24 @@ def command(context: click.Context, options: WhyOptions) -> None:
 
 def _verdict(candidates: Sequence[Candidate]) -> str:
     if not candidates:
-        return "nobody serves this kind"
+        return "no source serves this kind"
     if fitting := sum(each.fits for each in candidates):
         return f"{count_of(fitting, 'source')} would be used"
     listed = count_of(len(candidates), "source")
-    return f"none of {listed} would be used; the nearest {_outcome(candidates[0])}"
+    return f"none of {listed} would be used; the most similar one {_outcome(candidates[0])}"
 
 
 def _outcome(candidate: Candidate) -> str:
-    """Return what a fetch would do with it, and where it would not, for how many reasons."""
+    """Return whether a fetch would use the source; if not, the kinds of reasons."""
     if candidate.fits:
         return "would be used"
     reasons = []
     if candidate.differences:
         reasons.append(f"differs in {count_of(len(candidate.differences), 'field')}")
     if candidate.verdict.refusal:
-        reasons.append("serves an artifact that is quarantined here")
+        reasons.append("serves an artifact that this node has quarantined")
     if candidate.verdict.obstacle:
-        reasons.append("cannot be used")
+        reasons.append("cannot be used in the roots of this node")
     return " and ".join(reasons)
 
 
@@ -172,17 +173,17 @@ def _show_what_was_not_compared(output: Output, explained: Explanation) -> None:
         output.line(f"{count_of(more, 'further source')} could not be compared")
     if explained.not_looked_at:
         others = count_of(explained.not_looked_at, "further source id")
-        output.line(f"{others} of other models were not looked at")
+        output.line(f"{others} of other models were not compared")
 
 
 def _root_object(root: RootHere) -> dict[str, str]:
-    """Describe a root of this node: where, what decided it, and whether something is there."""
+    """Describe a root of this node: its path, what decided it, and whether it exists."""
     if root.path is None:
         state = f"{root.error}; {root.error.hint()}" if root.error else ""
     elif root.is_off:
-        state = "off, since its path is not stated"
+        state = "off, because its path is not stated"
     else:
-        state = "there" if root.path.exists() else "not there yet"
+        state = "exists" if root.path.exists() else "does not exist yet"
     path = "" if root.path is None else str(root.path)
     return {"name": root.label, "path": path, "decided_by": root.decided_by, "state": state}
 
@@ -214,18 +215,18 @@ def _show(output: Output, kind: CacheKind, candidate: Candidate, roots: Sequence
         output.line(f"    {difference.advice}")
     for root, theirs in unlike_roots(kind, candidate, roots):
         output.line(f"  root {root.label} is {theirs} there, {root.path} here")
-        output.line(f"    set the same on both nodes; here {root.decided_by} decided")
+        output.line(f"    use the same path on both nodes; here, {root.decided_by} decided it")
 
 
 def _unreadable(candidate: Candidate) -> str:
-    """Return why this node could not read from the source, or ""."""
+    """Return why this node cannot read from the source, or ""."""
     from mx_artifacts.workflows.explain_kind import needs_nixl
 
     if not needs_nixl(candidate):
         return ""
     return (
-        "it is read by NIXL only, which is not allowed here: set MX_TRANSPORT=nixl where everybody "
-        "in the network may be trusted, or publish with mx-artifact"
+        "this source can be read by NIXL only, which is not allowed on this node: publish with "
+        "mx-artifact or, if you trust everyone in the network, set MX_TRANSPORT=nixl"
     )
 
 
@@ -248,15 +249,15 @@ def _candidate_object(kind: CacheKind, candidate: Candidate) -> dict[str, Any]:
 
 
 def _compare_factors(output: Output, kind: CacheKind, ours: Path, theirs: Path) -> ExitCode:
-    """Compare two of an engine's files; both caches have the same key when no factor differs."""
+    """Compare two files of an engine; both caches have the same key if no factor differs."""
     from mx_artifacts.kinds.registry import all_kinds
 
     factors = kind.key_factors
     if factors is None:
         those = [each.name for each in all_kinds() if each.key_factors is not None]
         raise ConfigurationError(
-            f"no engine says what the key of a {kind.name} cache is made of",
-            hint=f"--key-factors goes with --kind {' or '.join(those)}",
+            f"no engine writes the factors of the key of a {kind.name} cache",
+            hint=f"--key-factors can be used with --kind {' or '.join(those)}",
         )
     differences = [
         {"field": name, "here": here, "there": there, "advice": factors.advice_for(name)}

@@ -2,8 +2,8 @@
 
 usage: python -m mx_artifact_cli.demo.inductor_job
 
-The cache is where TORCHINDUCTOR_CACHE_DIR says. Prints one `JobResult` line. Each result is
-compared with the model run without a compiler, so a hit that computes something else fails.
+The cache is in the directory TORCHINDUCTOR_CACHE_DIR. The job prints one `JobResult` line. It
+compares each result with that of the uncompiled model, so a hit with wrong results fails.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from torch.nn import functional
 from mx_artifact_cli.demo.result import JobResult
 
 THREADS = 2
-"""Inductor writes the number of threads into its CPU kernels and its keys: the same everywhere."""
+"""Number of threads. Inductor puts it into CPU kernels and keys, so all nodes must use the same."""
 
 TOLERANCE = 1e-3
-"""Largest difference from the uncompiled model; a GPU rounds and orders sums differently."""
+"""Maximum difference from the uncompiled model; a GPU rounds and orders sums differently."""
 
 
 class Block(torch.nn.Module):
@@ -52,7 +52,7 @@ class Block(torch.nn.Module):
 
 
 class TinyModel(torch.nn.Module):
-    """Tokens in, next-token scores out."""
+    """Computes the scores of the next token from tokens."""
 
     def __init__(self, vocabulary: int = 512, width: int = 128, heads: int = 4, depth: int = 1):
         super().__init__()
@@ -65,8 +65,8 @@ class TinyModel(torch.nn.Module):
 
 
 def run(model: TinyModel, tokens: torch.Tensor) -> None:
-    """Answer for `tokens`, compiled, and compare with the plain model."""
-    torch._dynamo.reset()  # each shape is a job of its own, not one that makes the last dynamic
+    """Run the compiled model on `tokens` and compare the result with the uncompiled model."""
+    torch._dynamo.reset()  # so that each shape is a separate job and none becomes dynamic
     with torch.no_grad():
         torch.testing.assert_close(
             torch.compile(model)(tokens), model(tokens), atol=TOLERANCE, rtol=TOLERANCE
@@ -76,13 +76,13 @@ def run(model: TinyModel, tokens: torch.Tensor) -> None:
 def libraries(root: Path) -> set[Path]:
     """Return the C++ libraries that Inductor compiled.
 
-    Triton's below `triton/` do not count: a hit there writes again what the graph cache holds.
+    Triton's files below `triton/` are not included: a hit writes them again from the graph cache.
     """
     return set(root.glob("??/*.so"))
 
 
 def versions(device: str) -> dict[str, str]:
-    """Return what decides whether the cache fits; `gpu_arch` only where there is a GPU."""
+    """Return the versions that decide whether the cache fits; `gpu_arch` only if there is a GPU."""
     known = {"torch": torch.__version__, "device": device}
     if device == "cuda":
         known["gpu_arch"] = "sm{}{}".format(*torch.cuda.get_device_capability())

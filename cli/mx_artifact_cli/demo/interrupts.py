@@ -1,6 +1,7 @@
-"""Signals while things are made that must be cleaned up: one interrupt, at a time that suits.
+"""Delays signals while resources are created, and turns the first signal into an interrupt.
 
-From the main thread of a process without others only: another thread would take the signals.
+Call it only from the main thread of a process that has no other threads: another thread would
+receive the signals.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ def one_interrupt() -> Iterator[None]:
     previous = {
         number: signal.signal(number, on_signal)
         for number in SIGNALS
-        if signal.getsignal(number) != signal.SIG_IGN  # nohup stays nohup
+        if signal.getsignal(number) != signal.SIG_IGN  # keep the effect of nohup
     }
     try:
         yield
@@ -36,7 +37,7 @@ def one_interrupt() -> Iterator[None]:
 
 @contextlib.contextmanager
 def signals_held() -> Iterator[None]:
-    """Keep signals pending, so that what is made and its clean-up come as one."""
+    """Keep signals pending, so that none arrives between creating a thing and its clean-up."""
     previous = signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
     try:
         yield

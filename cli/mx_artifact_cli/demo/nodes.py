@@ -1,4 +1,4 @@
-"""The two "nodes" of the demo: directories and environments that share nothing."""
+"""The two "nodes" of the demo: separate directories with separate environments."""
 
 from __future__ import annotations
 
@@ -6,19 +6,19 @@ from collections.abc import Mapping
 from pathlib import Path
 
 ROOT_VARIABLES = {"inductor": "TORCHINDUCTOR_CACHE_DIR", "triton": "TRITON_CACHE_DIR"}
-"""By which variable each kind's compiler finds its cache root."""
+"""The variable in which the compiler of each kind finds its cache root."""
 
 _FOREIGN = ("MX_", "MODEL_EXPRESS_", "TORCHINDUCTOR_", "TORCH_COMPILE", "TRITON_", "VLLM_")
 
 
 class Node:
-    """One machine, as far as compilers can tell.
+    """A directory that looks like a separate machine to compilers.
 
-    `caches` holds its cache roots, `tmp` is its temporary directory.
+    `caches` contains its cache roots; `tmp` is its temporary directory.
     """
 
     def __init__(self, directory: Path, environment: Mapping[str, str]) -> None:
-        """Make the node's directories; `environment` is the demo's own."""
+        """Create the directories of the node. `environment` is that of the demo."""
         self.caches = directory / "caches"
         self.tmp = directory / "tmp"
         self.caches.mkdir(parents=True)
@@ -36,7 +36,7 @@ class Node:
         }
 
     def root(self, kind: str) -> Path:
-        """Return where this node's compiler of `kind` keeps its cache."""
+        """Return the cache root of `kind` on this node."""
         return self.caches / kind
 
     def job_environment(self, kind: str) -> dict[str, str]:
@@ -45,5 +45,5 @@ class Node:
         return {**self.environment, ROOT_VARIABLES[kind]: str(self.root(kind))}
 
     def hide_caches(self) -> None:
-        """Move the cache roots away, so that nobody finds them under their names."""
+        """Rename the cache roots, so that no process finds them."""
         self.caches.rename(self.caches.with_name("caches.hidden"))

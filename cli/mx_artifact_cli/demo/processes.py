@@ -1,6 +1,6 @@
-"""Children that end with us, whatever happens: each in a session of its own, output in files.
+"""Child processes that always end with this one: each in its own session, with output in files.
 
-Not thread-safe: signals are held back around a fork, which protects a process of one thread.
+Not thread-safe: signals are held during a fork, which works only in a process of one thread.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ T = TypeVar("T")
 
 POLL_SECONDS = 0.05
 STOP_SECONDS = 30.0
-"""For a server to end in order after SIGTERM: its grace for readers is shorter."""
+"""Maximum time for a server to end after SIGTERM [s]; it gives its readers less time."""
 STDERR_LINES = 15
-"""Last lines of a failed process that its error shows."""
+"""Maximum number of lines that are shown of a failed process."""
 
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36  # <linux/prctl.h>
 
 
 @dataclass(frozen=True)
 class Child:
-    """A started process. `name` is for messages; it may still run or have ended."""
+    """A process that was started; it may have ended. `name` is for messages."""
 
     name: str
     command: Sequence[str]
@@ -43,7 +43,7 @@ class Child:
     stderr: Path
 
     def exited(self) -> int | None:
-        """Return the exit code, or None while it runs. The process is not reaped."""
+        """Return the exit code, or None while the process runs. The process is not reaped."""
         options = os.WEXITED | os.WNOHANG | os.WNOWAIT
         ended = os.waitid(os.P_PID, self.popen.pid, options)
         if ended is None:
@@ -51,7 +51,7 @@ class Child:
         return ended.si_status if ended.si_code == os.CLD_EXITED else -ended.si_status
 
     def result_record(self) -> dict[str, Any] | None:
-        """Return the last record of a `--format jsonl` process, once it has printed it."""
+        """Return the result of a `--format jsonl` process, or None if it has not printed it yet."""
         for line in self.stdout.read_text(encoding="utf-8").splitlines(keepends=True):
             if line.endswith("\n") and line.startswith("{"):
                 record: dict[str, Any] = json.loads(line)
@@ -60,7 +60,7 @@ class Child:
         return None
 
     def said(self) -> list[str]:
-        """Return the last lines of its stderr that are not blank."""
+        """Return the last lines of stderr that are not blank."""
         text = self.stderr.read_text(encoding="utf-8", errors="replace")
         return [line for line in text.splitlines() if line.strip()][-STDERR_LINES:]
 
@@ -74,16 +74,16 @@ def _last_words(said: Sequence[str]) -> str:
 
 
 class Processes:
-    """Starts children and ends them all, with everything they started, when it is closed."""
+    """Starts child processes. `close` ends them all, and all processes that they started."""
 
     def __init__(self, logs: Path, say: Callable[[str], None], clock: Clock) -> None:
-        """`say` is told the last lines of a child that fails; its error has only the very last."""
+        """`say` gets the last lines of a child that fails; the error has only the last line."""
         self._logs = logs
         self._say = say
         self._clock = clock
         self._alive: list[Child] = []
         self._prctl = ctypes.CDLL(None).prctl
-        # What a child leaves behind when it dies becomes ours, to be waited for.
+        # When a child dies, its own children become ours, and we wait for them.
         self._prctl(_PR_SET_CHILD_SUBREAPER, 1)
 
     def start(self, name: str, command: Sequence[str], environment: Mapping[str, str]) -> Child:
@@ -104,7 +104,7 @@ class Processes:
         return child
 
     def _set_up_child(self) -> None:
-        self._prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)  # for a parent that is killed itself
+        self._prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)  # in case this process is killed
         signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
 
     def run(
@@ -114,20 +114,20 @@ class Processes:
         environment: Mapping[str, str],
         timeout_seconds: float,
     ) -> Child:
-        """Run a child to its end.
+        """Run a child and wait until it ends.
 
         Raises:
-            MxArtifactsError: it failed or took too long.
+            MxArtifactsError: the child failed or took too long.
         """
         child = self.start(name, command, environment)
         self._expect_success(child, timeout_seconds)
         return child
 
     def ready(self, child: Child, timeout_seconds: float) -> dict[str, Any]:
-        """Wait for the record by which a serving `mx-artifact` says that it serves.
+        """Wait for the record in which `mx-artifact` says that it serves.
 
         Raises:
-            MxArtifactsError: it ended instead, or took too long.
+            MxArtifactsError: the child ended, or took too long.
         """
 
         def served() -> dict[str, Any] | None:
@@ -139,16 +139,16 @@ class Processes:
         return self._wait(child, served, timeout_seconds)
 
     def stop(self, child: Child) -> None:
-        """Send SIGTERM and expect an orderly end.
+        """Send SIGTERM and wait for exit code 0.
 
         Raises:
-            MxArtifactsError: its exit code is not 0, or it went on.
+            MxArtifactsError: the exit code is not 0, or the child did not end.
         """
         child.popen.send_signal(signal.SIGTERM)
         self._expect_success(child, STOP_SECONDS)
 
     def close(self) -> None:
-        """Kill what still runs, each child with its whole process group. Idempotent."""
+        """Kill all children that still run, with their process groups. Idempotent."""
         while self._alive:
             self._end(self._alive[-1])
 
@@ -178,7 +178,7 @@ class Processes:
         return answer
 
     def _end(self, child: Child) -> None:
-        # The leader is not reaped yet, so its group's number cannot belong to a stranger.
+        # The leader is not reaped yet, so no other group can have its number.
         os.killpg(child.popen.pid, signal.SIGKILL)
         child.popen.wait()
         with contextlib.suppress(ChildProcessError):  # until none of the group is left

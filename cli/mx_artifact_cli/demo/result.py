@@ -1,4 +1,4 @@
-"""What a job of the demo reports: one JSON line that the orchestrating process reads."""
+"""The report of a job of the demo: one line of JSON, which the demo's main process reads."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from mx_artifacts.errors import MxArtifactsError
 
 @dataclass(frozen=True)
 class JobResult:
-    """One run of a job, counted by the compiler itself.
+    """The result of one run of a job, as counted by the compiler.
 
     Attributes:
         kind: cache kind, as on the command line.
-        jobs: units that the compiler was asked for (Inductor: graphs; Triton: kernels).
-        hits: of these, taken from the cache.
-        misses: of these, compiled anew, or not cacheable.
-        rebuilt: files the run compiled although the compiler may have counted a hit.
-        outside: cache files read from elsewhere than the job's own cache root.
-        seconds: for all jobs, from the first request to the last result; imports not counted.
-        versions: of the tools that decide whether a cache fits.
+        jobs: units that were requested from the compiler (Inductor: graphs; Triton: kernels).
+        hits: jobs whose result came from the cache.
+        misses: jobs that were compiled, or that cannot be cached.
+        rebuilt: files that the run compiled, even if the compiler counted a hit.
+        outside: cache files that were read from outside the job's own cache root.
+        seconds: time of all jobs, from the first request to the last result, without imports [s].
+        versions: versions of the tools that decide whether a cache fits.
         details: further counters, for the JSON report.
     """
 
@@ -36,12 +36,12 @@ class JobResult:
     details: Mapping[str, int] = field(default_factory=dict)
 
     def to_line(self) -> str:
-        """Return the job's line of standard output, without its newline."""
+        """Return the line that the job prints, without the line end."""
         return json.dumps(asdict(self), sort_keys=True)
 
     @classmethod
     def from_output(cls, output: str) -> JobResult:
-        """Read the last line that a job printed; compilers may have printed before it.
+        """Read the last line that a job printed. Compilers may have printed earlier lines.
 
         Raises:
             MxArtifactsError: the last line is not a result.

@@ -1,8 +1,8 @@
-"""The main job of this project, played through once with real processes.
+"""Runs the steps of the demo with real processes.
 
-1  node A compiles, its caches empty          4  node B fetches and installs
-2  the central server starts                  5  node B runs the same, A's caches out of reach
-3  node A publishes what it compiled          6  publisher and server end in order
+1  node A compiles; its caches are empty      4  node B fetches and installs
+2  the central server starts                  5  node B runs the same jobs; A's caches are hidden
+3  node A publishes what it compiled          6  publisher and server end
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ from mx_artifacts.errors import MxArtifactsError
 
 MODEL = "demo/tiny-model"
 DEFAULT_ARCH = "sm90"
-"""Architecture that Triton compiles for where there is no GPU to ask: Hopper."""
+"""Architecture for which Triton compiles if there is no GPU: Hopper."""
 
 COMPILE_SECONDS = 900.0
-"""Bound of a job that compiles: ten times what two cores need."""
+"""Maximum duration of a job that compiles [s]: ten times what two cores need."""
 COMMAND_SECONDS = 120.0
-"""Bound of starting a server, and of publishing or fetching a few megabytes."""
+"""Maximum duration to start a server, or to publish or fetch a few megabytes [s]."""
 
 Say = Callable[[str], None]
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """One kind: the run that compiled, the run that found the cache, and how it got there."""
+    """The two runs of one kind, without and with the cache, and how the cache was moved."""
 
     cold: JobResult
     warm: JobResult
@@ -45,22 +45,24 @@ class Comparison:
         """Check that the warm run took everything from its own cache and compiled nothing.
 
         Raises:
-            MxArtifactsError: it did not; says what the compiler counted.
+            MxArtifactsError: it compiled something; the message has the counts.
         """
         cold, warm = self.cold, self.warm
         if cold.hits or not cold.misses:
             raise MxArtifactsError(
-                f"{cold.kind}: the cold run counts {cold.hits} hits and {cold.misses} misses, "
-                "so it shows nothing"
+                f"{cold.kind}: the first run had {cold.hits} hits and {cold.misses} misses, but "
+                "its "
+                "cache should have been empty, so the demo shows nothing",
+                hint="run it again with --keep and compare the logs",
             )
         uncached = {name: warm.details[name] for name in warm.details if name.endswith("_misses")}
         bad = {"misses": warm.misses, "rebuilt": warm.rebuilt, "outside": warm.outside, **uncached}
         if warm.hits != cold.jobs or any(bad.values()):
             counted = ", ".join(f"{count} {name}" for name, count in bad.items() if count)
             raise MxArtifactsError(
-                f"{warm.kind}: {warm.hits} of {cold.jobs} jobs hit in the fetched cache"
+                f"{warm.kind}: only {warm.hits} of {cold.jobs} jobs were hits in the fetched cache"
                 + (f" ({counted})" if counted else ""),
-                hint="compare the versions of both runs in the logs; run it again with --keep",
+                hint="run it again with --keep and compare the versions of both runs in the logs",
             )
 
     def as_dict(self) -> dict[str, Any]:
@@ -84,7 +86,7 @@ class Comparison:
 
 
 class Scenario:
-    """Plays the steps for `kinds` below `directory`, telling `say` what goes on."""
+    """Runs the steps for `kinds` below `directory`, and calls `say` at each step."""
 
     def __init__(
         self,
@@ -97,31 +99,31 @@ class Scenario:
         self._kinds = kinds
         self._processes = processes
         self._say = say
-        # Of different depth, so that no path of one fits the other.
+        # At different depths, so that no path of one node is right on the other.
         self._node_a = Node(directory / "node-a", environment)
         self._node_b = Node(directory / "racks" / "2" / "node-b", environment)
         self._arch = DEFAULT_ARCH
-        # What a driver would tell; without a GPU it is stated, as what each compiled for.
+        # Without a GPU, no driver tells the architecture. So state the one that each compiler used.
         self._stated = {"triton": self._arch, "inductor": "none"}
 
     def play(self) -> list[Comparison]:
-        """Play all steps and return one comparison a kind.
+        """Run all steps and return one comparison per kind.
 
         Raises:
-            MxArtifactsError: a step failed, or the caches did not hit; says where.
+            MxArtifactsError: a step failed; the message names it.
         """
-        self._say("1/6  node A compiles, its caches empty")
+        self._say("1/6  node A compiles; its caches are empty")
         cold = {kind: self._run_job(self._node_a, kind, "cold") for kind in self._kinds}
         self._say("2/6  the central server starts")
         server, address = self._serve()
         self._say("3/6  node A publishes")
         publisher, published = self._publish(address)
-        self._say("4/6  node B, its caches empty, fetches and installs")
+        self._say("4/6  node B, whose caches are empty, fetches and installs")
         installed = self._fetch(address)
-        self._say("5/6  node B runs the same, node A's caches out of reach")
+        self._say("5/6  node B runs the same jobs; node A's caches are hidden")
         self._node_a.hide_caches()
         warm = {kind: self._run_job(self._node_b, kind, "warm") for kind in self._kinds}
-        self._say("6/6  publisher and central server end")
+        self._say("6/6  the publisher and the central server end")
         self._processes.stop(publisher)
         self._processes.stop(server)
         return [
@@ -143,7 +145,7 @@ class Scenario:
         environment = node.job_environment(kind)
         child = self._processes.run(f"{name}-{kind}", command, environment, COMPILE_SECONDS)
         result = JobResult.from_output(child.stdout.read_text(encoding="utf-8", errors="replace"))
-        if "gpu_arch" in result.versions:  # Inductor runs first, and found a GPU
+        if "gpu_arch" in result.versions:  # Inductor runs first; it found a GPU
             self._arch, self._stated = result.versions["gpu_arch"], {}
         self._say(
             f"       {kind}: {result.hits} hits, {result.misses} misses, {result.seconds:.1f} s"

@@ -2,7 +2,7 @@
 
 usage: python -m mx_artifact_cli.demo.triton_job ARCH      (ARCH as in sm90)
 
-The cache is where TRITON_CACHE_DIR says. Prints one `JobResult` line.
+The cache is in the directory TRITON_CACHE_DIR. The job prints one `JobResult` line.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from mx_artifact_cli.demo import triton_kernels as kernels
 from mx_artifact_cli.demo.result import JobResult
 
 WARP_SIZE = 32
-"""Threads of a warp, for every NVIDIA architecture."""
+"""Number of threads of a warp, on every NVIDIA architecture."""
 
 
 class Counters:
-    """Listen to Triton's own hook, which it calls once for every kernel."""
+    """Counts hits and misses. Triton calls it once for every kernel."""
 
     def __init__(self, root: Path) -> None:
         self.hits = 0
@@ -42,7 +42,7 @@ class Counters:
 
 
 def sources() -> Iterator[tuple[ASTSource, dict[str, int]]]:
-    """Yield each kernel as a launch would specialise it, with its compile options."""
+    """Yield each kernel, specialised as for a launch, with its compile options."""
     for dtype in ("*fp16", "*bf16"):
         row = {"x_ptr": dtype, "out_ptr": dtype, "stride": "i32", "width": "i32"}
         flat = {"x_ptr": dtype, "gate_ptr": dtype, "out_ptr": dtype, "count": "i32"}
@@ -59,7 +59,7 @@ def sources() -> Iterator[tuple[ASTSource, dict[str, int]]]:
 
 
 def source(kernel: Any, types: Mapping[str, str], **constants: int) -> ASTSource:
-    """Return the kernel with its signature; pointers are 16-byte aligned, as torch's are."""
+    """Return the kernel with its signature; pointers are 16-byte aligned, as those of torch."""
     signature = {name: types.get(name, "constexpr") for name in kernel.arg_names}
     alignment = {
         (index,): [["tt.divisibility", 16]]

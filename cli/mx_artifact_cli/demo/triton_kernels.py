@@ -1,4 +1,4 @@
-"""Kernels for the demo, of the sorts a language model has. They are compiled, never launched."""
+"""Kernels for the demo, of kinds that language models use. They are compiled, never launched."""
 
 import triton
 import triton.language as tl

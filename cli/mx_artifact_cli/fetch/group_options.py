@@ -1,4 +1,4 @@
-"""The options by which nodes install all or none."""
+"""The options of a group: an install happens on all of its nodes or on none."""
 
 from __future__ import annotations
 
@@ -17,13 +17,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class GroupOptions:
-    """The group on whose nodes all or none install."""
+    """The group of which this node is a member."""
 
     group: str | None = option(
         parsed_option(
             "--group",
             parse_group_name,
-            "Install on all nodes of this group or on none; NAME or NAME/RUN, the same on all.",
+            "Install on all nodes of this group or on none. State the same NAME or NAME/RUN on "
+            "all nodes.",
             metavar="NAME",
         )
     )
@@ -31,7 +32,7 @@ class GroupOptions:
         parsed_option(
             "--group-size",
             parse_integer(1, MAX_SIZE),
-            "How many nodes the group has; 1: there is only this one.",
+            "Number of nodes of the group; 1: only this node.",
             metavar="N",
         )
     )
@@ -39,7 +40,7 @@ class GroupOptions:
         parsed_option(
             "--group-member",
             parse_group_name,
-            "This node's name in the group.  [default: POD_NAME, else the host's name; with "
+            "Name of this node in the group.  [default: POD_NAME, else the host name; with "
             "--node-rank and --worker-rank]",
             metavar="NAME",
         )
@@ -48,25 +49,25 @@ class GroupOptions:
         parsed_option(
             "--group-timeout",
             parse_duration,
-            "How long to wait, when ready, until the other nodes are.",
+            "How long to wait for the other nodes after this node is ready.",
             default="10m",
         )
     )
 
     def check(self) -> None:
-        """Refuse a group of which not all is said.
+        """Check that the options of the group are complete.
 
         Raises:
-            ConfigurationError: one of --group and --group-size lacks the other.
+            ConfigurationError: only one of --group and --group-size is stated.
         """
         if self.group_size != 1 and (self.group is None) != (self.group_size is None):
             raise ConfigurationError(
-                "--group and --group-size belong together",
-                hint="give both, the same on all nodes: --group NAME --group-size N",
+                "--group and --group-size must be used together",
+                hint="use both, with the same values on all nodes: --group NAME --group-size N",
             )
 
     def wanted(self, *, node_rank: int | None, worker_rank: int | None) -> GroupWanted | None:
-        """Return the group, of size 1 where there is only this node; None where none is stated."""
+        """Return the stated group (of size 1 if there is only this node), or None."""
         if self.group_size is None:
             return None
         from mx_artifacts.artifacts.target.group_member import GroupWanted, member_id_here

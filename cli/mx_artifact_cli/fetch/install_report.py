@@ -1,4 +1,4 @@
-"""What an install did to each root, for humans and programs, and what of it will not be used."""
+"""Reports what an install did in each root, and which entries the engine will not use."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ if TYPE_CHECKING:
     from mx_artifact_cli.output import Output
     from mx_artifacts.install.base import InstallReport, RootReport
 
-REPLACE = "--replace takes the fetched ones"
-_ALL_HERE = "all of it was here already"
+REPLACE = "to replace them by the fetched entries, use --replace"
+_ALL_HERE = "everything was installed already"
 
 
 def headline(report: InstallReport) -> str:
-    """Return what became of the artifact, in a few words."""
+    """Return the outcome of the install in a few words."""
     unusable = sum(len(root.unusable) for root in report.roots)
     if report.nothing_usable:
-        return "nothing of it can be used here"
+        return "nothing of it can be used on this node"
     if report.unchanged and unusable:
-        return f"all of it was here already, but {unusable} of it cannot be used"
+        return f"{_ALL_HERE}, but {count_of(unusable, 'entry', 'entries')} cannot be used"
     return _ALL_HERE if report.unchanged else "installed"
 
 
 def show_roots(output: Output, report: InstallReport) -> None:
-    """Tell what became of the entries of each root, in lines."""
+    """Print what happened to the entries of each root."""
     for root in report.roots:
         output.line(
             f"  {root.root}: {count_of(len(root.installed), 'entry', 'entries')} installed, "
@@ -45,8 +45,8 @@ def show_roots(output: Output, report: InstallReport) -> None:
 def _kept_parts(root: RootReport) -> str:
     doubted = set(root.kept) & root.unverified.keys() - {*root.same, *root.unusable}
     parts = {
-        "as fetched": len(root.same),
-        "fit for use": len(root.kept) - len(root.same) - len(root.unusable) - len(doubted),
+        "identical to the fetched": len(root.same),
+        "usable": len(root.kept) - len(root.same) - len(root.unusable) - len(doubted),
         "not verified": len(doubted),
         "not usable": len(root.unusable),
     }
@@ -55,24 +55,25 @@ def _kept_parts(root: RootReport) -> str:
 
 
 def warn_of_unusable(output: Output, kind: str, report: InstallReport) -> None:
-    """Say on stderr which kept entries cannot be used, by an example for each root."""
+    """Print a warning if kept entries cannot be used, with an example for each root."""
     for root in report.roots:
         if root.unusable:
             entry, reason = next(iter(root.unusable.items()))
             advice = "" if root.unusable.keys() <= root.dropped.keys() else f"; {REPLACE}"
             output.warn(
-                f"{kind}: {len(root.unusable)} of {count_of(len(root.kept), 'entry', 'entries')} "
-                f"kept in {root.root} cannot be used, such as {entry}: {reason}{advice}"
+                f"{kind}: {len(root.unusable)} of "
+                f"{count_of(len(root.kept), 'kept entry', 'kept entries')} "
+                f"in {root.root} cannot be used, for example {entry}: {reason}{advice}"
             )
 
 
 def nothing_usable_error(kind: str, report: InstallReport) -> NotUsedError:
-    """Return the error for an artifact of which the engine will use nothing."""
+    """Return the error for an artifact if the engine will use nothing of it."""
     kept = any(root.unusable.keys() - root.dropped.keys() for root in report.roots)
     reasons = (why for root in report.roots for why in {**root.dropped, **root.unusable}.values())
     return NotUsedError(
-        f"nothing of the {kind} cache can be used here: {next(reasons)}",
-        hint=f"{REPLACE}" if kept else "see the reasons that the command printed",
+        f"nothing of the {kind} cache can be used on this node: {next(reasons)}",
+        hint=REPLACE if kept else "see the reasons in the output of the command",
     )
 
 

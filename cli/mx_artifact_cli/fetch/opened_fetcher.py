@@ -1,4 +1,4 @@
-"""Opens what `fetch-and-install` needs: client, transport and fetcher."""
+"""Opens the client, the transport and the fetcher of `fetch-and-install`."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ if TYPE_CHECKING:
 def opened_fetcher(
     options: FetchOptions, selected: Sequence[SelectedKind], events: EventSink
 ) -> Iterator[ArtifactFetcher]:
-    """Yield what fetches as the options say."""
+    """Yield the fetcher that the options describe."""
     with (
         _transport_factory(early=_will_transfer(options, selected)) as transport_factory,
         open_client(options.server) as client,
     ):
-        # After the transport has begun to open.
+        # These imports run while the transport opens.
         from mx_artifacts.artifacts.target.fetch_values import FetcherSettings
         from mx_artifacts.fetcher import ArtifactFetcher
 
@@ -49,10 +49,11 @@ def opened_fetcher(
 
 @contextlib.contextmanager
 def _transport_factory(*, early: bool) -> Iterator[Callable[[], Transport] | None]:
-    """Yield what makes this process's transport; None: the fetcher, when it needs one.
+    """Yield the factory of this process's transport; None: the fetcher opens it when needed.
 
-    NIXL is opened `early`, while imports, probes and discovery take their time, where any source
-    that is found is read from. Where none is, nobody waits for it or hears of its failure.
+    With `early`, NIXL is opened during imports, probes and discovery. Use `early` if the fetch will
+    read from any source that it finds. If it finds none, it does not wait for NIXL, and an error
+    of NIXL is not reported.
     """
     if not early or settings.TRANSPORT.read() != settings.NIXL:
         yield None
@@ -64,18 +65,18 @@ def _transport_factory(*, early: bool) -> Iterator[Callable[[], Transport] | Non
 
 
 def _will_transfer(options: FetchOptions, selected: Sequence[SelectedKind]) -> bool:
-    """Return whether something is transferred if only a source is found."""
+    """Return whether this fetch will transfer something if it finds a source."""
     if options.dry_run or options.takes_all:
         return False
     return options.replace or any(map(_is_new_here, selected))
 
 
 def _is_new_here(selected: SelectedKind) -> bool:
-    """Return whether nothing was ever installed in the kind's primary root."""
+    """Return whether the primary root of the kind never had an install."""
     from mx_artifacts.install.workspace.opening import has_workspace
 
     try:
         primary = selected.primary_root()
     except ConfigurationError:
-        return False  # the fetch will say so
+        return False  # the fetch will report this error
     return not has_workspace(primary)

@@ -1,4 +1,4 @@
-"""The options of `fetch-and-install`, and what they ask the library for."""
+"""The options of `fetch-and-install`, and the requests to the library that they describe."""
 
 from __future__ import annotations
 
@@ -28,31 +28,31 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class SourceOptions:
-    """Which sources will do."""
+    """The sources that a fetch may use."""
 
     wait: float | None = option(
         parsed_option(
             "--wait",
             parse_wait,
-            "How long to wait for a source that is not there yet, or was lost, such as 60s; 0: "
-            "not at all.",
+            "How long to wait, such as 60s, if there is no source yet, or if the last source was "
+            "lost; 0: do not wait.",
         )
     )
     allow_other_root: bool = option(
         click.option(
             "--allow-other-root",
             is_flag=True,
-            help="Go on where the source's cache root differs and the cache cannot be adapted to "
-            "this one.",
+            help="Continue if the source has another cache root and the cache cannot be adapted to "
+            "the root of this node.",
         )
     )
     artifact_id: str | None = option(
-        parsed_option("--artifact-id", parse_artifact_id, "Take this artifact only.")
+        parsed_option("--artifact-id", parse_artifact_id, "Fetch only this artifact.")
     )
     worker_rank: int | None = option(
-        shared.worker_rank_option("Take sources of this worker rank only.")
+        shared.worker_rank_option("Use only sources with this worker rank.")
     )
-    node_rank: int | None = option(shared.node_rank_option("Take sources of this node rank only."))
+    node_rank: int | None = option(shared.node_rank_option("Use only sources with this node rank."))
     accelerator: str | None = option(shared.accelerator_option)
 
 
@@ -60,32 +60,36 @@ class SourceOptions:
 class FetchOptions(KindsOptions):
     """What `fetch-and-install` is asked for."""
 
-    kind_names: tuple[str, ...] = option(shared.kind_option("those that a source serves"))
+    kind_names: tuple[str, ...] = option(shared.kind_option("every kind that a source serves"))
     sources: SourceOptions = nested(SourceOptions)
     dry_run: bool = option(
         click.option(
-            "--dry-run", is_flag=True, help="Say what would happen; fetch and change nothing."
+            "--dry-run",
+            is_flag=True,
+            help="Say what the command would do. Do not fetch or change anything.",
         )
     )
     replace: bool = option(
         click.option(
             "--replace",
             is_flag=True,
-            help="Replace entries that the roots already hold; default: keep.",
+            help="Replace existing entries of the roots.  [default: keep them]",
         )
     )
     follow: bool = option(
         click.option(
             "--follow",
             is_flag=True,
-            help="Stay after the install, and fetch and install what sources have new.",
+            help="Continue after the install: fetch and install new artifacts of sources.",
         )
     )
     seed: bool = option(
         click.option(
             "--seed",
             is_flag=True,
-            help="Serve what is fetched to others, from its first bytes on; stay to do so.",
+            help="Serve what is fetched to other targets, already during the fetch, and continue "
+            "to serve "
+            "it.",
         )
     )
     group: GroupOptions = nested(GroupOptions)
@@ -104,26 +108,27 @@ class FetchOptions(KindsOptions):
         click.option(
             "--durable",
             is_flag=True,
-            help="Wait until what is installed is on the disk, as with MX_ARTIFACT_DURABLE=1.",
+            help="Wait until the installed files are on the disk, as with MX_ARTIFACT_DURABLE=1.",
         )
     )
 
     def check(self) -> None:
-        """Refuse options that make no sense together.
+        """Refuse options that contradict each other.
 
         Raises:
-            ConfigurationError: naming them.
+            ConfigurationError: two options contradict each other; the message names them.
         """
         if self.seed and self.dry_run:
             raise ConfigurationError(
-                "--seed does not go with --dry-run, which fetches nothing to serve"
+                "--seed cannot be used with --dry-run, because a dry run fetches nothing to serve",
+                hint="leave out one of them",
             )
         stray = [flag for name, flag in _ADDRESSES.items() if name in self.flags.given]
         if stray and not self.seed:
             raise ConfigurationError(
-                f"{' and '.join(stray)} without --seed: nothing is served that could be reached "
-                "there",
-                hint="add --seed, or leave it out",
+                f"{' and '.join(stray)} can be used only with --seed, because without --seed "
+                "nothing is served",
+                hint=f"add --seed, or leave out {' and '.join(stray)}",
             )
         self.group.check()
         if self.follow:
@@ -131,25 +136,31 @@ class FetchOptions(KindsOptions):
 
     def _check_followable(self) -> None:
         for flag, stated, reason in (
-            ("--dry-run", self.dry_run, "which installs nothing that could be followed"),
+            ("--dry-run", self.dry_run, "because a dry run installs nothing"),
             (
                 "--group",
                 self.group.group,
-                "whose members agree on one install, and would take the next at different times",
+                "because the members of a group agree on one install only",
             ),
-            ("--artifact-id", self.sources.artifact_id, "which leaves nothing new to take"),
+            (
+                "--artifact-id",
+                self.sources.artifact_id,
+                "because only one artifact would be fetched",
+            ),
         ):
             if stated:
-                raise ConfigurationError(f"--follow does not go with {flag}, {reason}")
+                raise ConfigurationError(
+                    f"--follow cannot be used with {flag}, {reason}", hint="leave out one of them"
+                )
 
     def follow_settings(self) -> FollowSettings:
-        """Return how often --follow looks at the sources."""
+        """Return how often --follow checks the sources."""
         from mx_artifacts.workflows.follow_settings import FollowSettings
 
         return FollowSettings.from_environment(flags=self.flags)
 
     def request(self, selected: Sequence[SelectedKind]) -> FetchKindsRequest:
-        """Return what the library is asked for.
+        """Return the request to the library.
 
         Raises:
             ConfigurationError: a group cannot agree on these kinds.

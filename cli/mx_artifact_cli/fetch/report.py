@@ -1,4 +1,4 @@
-"""What a fetch did, or would do, for humans and programs."""
+"""Reports what a fetch did, or would do, for humans and programs."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def show_plan(output: Output, planned: PlannedKind, *, replace: bool) -> dict[st
         "bytes": format_bytes(first.total_size),
         "artifact": first.artifact_id,
         "from": f"{first.worker_grpc_endpoint} (worker {first.worker_id})",
-        "else from": ", ".join(s.worker_grpc_endpoint for s in plan.sources[1:]),
+        "or from": ", ".join(s.worker_grpc_endpoint for s in plan.sources[1:]),
         "into": ", ".join(map(str, roots.values())),
     }
     output.facts({name: value for name, value in facts.items() if value}, indent="  ")
@@ -68,15 +68,16 @@ def show_plan(output: Output, planned: PlannedKind, *, replace: bool) -> dict[st
 
 
 def _show_existing(output: Output, existing: Mapping[Path, int], replace: bool) -> None:
-    """Say what is known of kept and replaced entries before the artifact's index is here."""
-    fate = "replaced" if replace else "kept (with --replace: replaced)"
+    """Print what is known about kept and replaced entries without the index of the artifact."""
+    outcome = "replaced" if replace else "kept, or replaced with --replace"
     for root, count in existing.items():
         output.line(
-            f"  {root} holds {count_of(count, 'entry', 'entries')}; those that the artifact has "
-            f"too would be {fate}. Which they are, and whether they are fit for use, is known "
-            "after the transfer."
+            f"  {root} has {count_of(count, 'entry', 'entries')}; those that are also in the "
+            "artifact "
+            f"would be {outcome}. Which entries these are, and whether they are usable, is known "
+            "only after the transfer."
             if count
-            else f"  {root} holds nothing that could be kept or replaced"
+            else f"  {root} has no entries that could be kept or replaced"
         )
 
 
@@ -106,7 +107,7 @@ def show_fetched(output: Output, installed: FetchedKind) -> dict[str, Any]:
         facts["shares"] = ", ".join(shares)
     output.facts(facts, indent="  ")
     for endpoint, error in fetched.left_behind.items():
-        output.warn(f"source {endpoint} was left behind, others delivered: {error}")
+        output.warn(f"source {endpoint} failed, and other sources delivered its bytes: {error}")
     show_roots(output, report)
     output.line(f"  receipt   {report.receipt_path}")
     warn_of_unusable(output, fetched.kind, report)

@@ -1,4 +1,4 @@
-"""The options of `publish`, and what they ask the library for."""
+"""The options of `publish`, and the requests to the library that they describe."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class PublishOptions(KindsOptions):
     """What `publish` is asked for."""
 
     kind_names: tuple[str, ...] = option(
-        shared.kind_option("those whose root exists and is not empty")
+        shared.kind_option("every kind whose root exists and is not empty")
     )
     profile: str = option(shared.profile_option(both=True))
     flags: SettingFlags = settings_flags(
@@ -51,45 +51,48 @@ class PublishOptions(KindsOptions):
         setting_option(settings.COMPRESSION, "--compression"),
         shared.bundle_root_option,
     )
-    worker_rank: int = option(
-        shared.worker_rank_option("Worker rank that is announced.", default="0")
-    )
-    node_rank: int = option(shared.node_rank_option("Node rank that is announced.", default="0"))
+    worker_rank: int = option(shared.worker_rank_option("Worker rank to announce.", default="0"))
+    node_rank: int = option(shared.node_rank_option("Node rank to announce.", default="0"))
     accelerator: str | None = option(shared.accelerator_option)
     settle: float | None = option(
         parsed_option(
             "--settle",
             parsing.parse_duration,
-            "Seal when the roots have not changed for this long [s].  [default: at once]",
+            "Seal after the roots have not changed for this long [s].  [default: seal at once]",
         )
     )
     require_ranks: int | None = option(
         parsed_option(
             "--require-ranks",
             parsing.parse_integer(1, shared.UINT32_MAX),
-            "Refuse to publish vLLM's compile cache unless each model has this many complete "
-            "ranks.",
+            "Publish vLLM's compile cache only if each model has this many complete ranks; "
+            "otherwise "
+            "fail.",
         )
     )
     follow: bool = option(
         click.option(
             "--follow",
             is_flag=True,
-            help="Wait for roots that are not there yet, and publish again when they have changed.",
+            help="Wait for roots that do not exist yet, and publish roots again after they have "
+            "changed.",
         )
     )
 
     def check(self, selected: Sequence[SelectedKind]) -> None:
-        """Refuse options that make no sense together.
+        """Refuse options that contradict each other.
 
         Raises:
-            ConfigurationError: naming them.
+            ConfigurationError: --require-ranks is used without a kind that has ranks.
         """
         if self.require_ranks is not None and not any(each.kind.rank_sets for each in selected):
-            raise ConfigurationError("--require-ranks fits no kind that --kind names")
+            raise ConfigurationError(
+                "--require-ranks is stated, but no kind that --kind names has ranks",
+                hint="leave out --require-ranks, or add a kind that has ranks (inductor)",
+            )
 
     def settings(self) -> tuple[PublisherSettings, ReadinessSettings]:
-        """Return what options and environment say of publishing, and of the engine's readiness."""
+        """Return the settings of the publisher and of waiting for the engine."""
         from mx_artifacts.artifacts.source.publisher_settings import PublisherSettings
         from mx_artifacts.artifacts.source.readiness import ReadinessSettings
 
@@ -102,7 +105,7 @@ class PublishOptions(KindsOptions):
         return publishing, ReadinessSettings.from_environment(flags=self.flags)
 
     def request(self, selected: Sequence[SelectedKind]) -> PublishKindsRequest:
-        """Return what the library is asked for."""
+        """Return the request to the library."""
         from mx_artifacts.workflows.publish_kinds import PublishKindsRequest
 
         return PublishKindsRequest(
@@ -113,7 +116,7 @@ class PublishOptions(KindsOptions):
         )
 
     def follow_settings(self) -> FollowSettings:
-        """Return when --follow looks at the roots and seals them."""
+        """Return when --follow checks the roots and seals them."""
         from mx_artifacts.workflows.follow_settings import FollowSettings
 
         return FollowSettings.from_environment(flags=self.flags, settle_seconds=self.settle or 0.0)

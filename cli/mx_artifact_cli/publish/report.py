@@ -1,4 +1,4 @@
-"""What `publish` serves, for humans and programs."""
+"""Reports what `publish` serves, for humans and programs."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 class PublishReport:
     """Shows what is published; keeps the descriptions of what was published first, for `announce`.
 
-    What is published again is shown beside what was served before.
+    When a kind is published again, it shows the values before and after.
     """
 
     def __init__(self, output: Output) -> None:
@@ -30,7 +30,7 @@ class PublishReport:
         self._described: list[Mapping[str, Any]] = []
 
     def show(self, published: PublishedKind) -> None:
-        """Show a kind that is served now."""
+        """Show a kind that is now served."""
         if published.before is None:
             self._described.append(_show_published(self._output, published))
         else:
@@ -45,10 +45,10 @@ class PublishReport:
         total: int,
         waited_for: Sequence[str],
     ) -> None:
-        """Say that everything is served; programs take this as the signal that it is.
+        """Print the result: everything is served. Programs wait for this result.
 
-        `serving` has the addresses found out; `waited_for` are the kinds that are published later,
-        of `total`.
+        `serving` has the final addresses. `waited_for` are the kinds that will be published later;
+        `total` is the number of all kinds.
         """
         from mx_artifacts.node.network import is_loopback
 
@@ -57,8 +57,8 @@ class PublishReport:
             self._output.error(KindsFailedError(failures, total=total))
         if not is_local:
             self._output.warn(
-                f"serving on {serving.listen}: anyone who reaches it can read these caches, "
-                "without authentication"
+                f"serving on {serving.listen} without authentication: everyone who can reach this "
+                "address can read these caches"
             )
         self._output.result(
             {
@@ -68,14 +68,14 @@ class PublishReport:
                 "waited_for": waited_for,
             }
         )
-        where = " (this machine only; --listen for others)" if is_local else ""
+        where = " (for this machine only; for other machines, use --listen)" if is_local else ""
         if serving.host != serving.listen:
             where += f", announced as {serving.host},"
         self._output.note(f"serving on {serving.listen}{where} until SIGINT, SIGTERM or SIGHUP")
 
 
 def _show_published(output: Output, published: PublishedKind) -> dict[str, Any]:
-    """Show a kind that is served now; return its description for programs."""
+    """Show a kind that is now served; return its description for programs."""
     selected, probed, result = published.selected, published.probed, published.result
     described = _described(result, probed)
     output.line(f"{selected.name}: {selected.kind.title}")
@@ -101,7 +101,7 @@ def _show_published(output: Output, published: PublishedKind) -> dict[str, Any]:
 
 
 def _show_republished(output: Output, before: PublishResult, now: PublishResult) -> None:
-    """Show what replaces what was served of a kind until now."""
+    """Show the new artifact of a kind beside the old one that it replaces."""
     size = f"{format_bytes(before.total_bytes)} -> {format_bytes(now.total_bytes)}"
     output.line(
         f"{now.kind}: published again: {before.file_count} -> "
@@ -158,7 +158,7 @@ def _described(published: PublishResult, probed: ProbedIdentity) -> dict[str, An
 
 
 def _warn_of_uneven(output: Output, published: PublishResult) -> None:
-    """Say which ranks lack what others have."""
+    """Print a warning for ranks that lack files of other ranks."""
     for ranks in published.uneven_ranks:
         output.warn(_uneven(ranks))
 
@@ -167,5 +167,5 @@ def _uneven(ranks: RankSet) -> str:
     listed = ", ".join(f"{rank} ({', '.join(names)})" for rank, names in ranks.lacking.items())
     return (
         f"{ranks.directory}: {len(ranks.lacking)} of {ranks.complete + len(ranks.lacking)} ranks "
-        f"lack what others have: {listed}"
+        f"lack files that other ranks have: {listed}"
     )

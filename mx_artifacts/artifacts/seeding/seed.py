@@ -44,7 +44,7 @@ class Seed:
         self._growing.arrived(span.file_index, *covered)
 
     def complete(self) -> None:
-        """Hear that all was taken; peers that know nothing of parts may come."""
+        """Called when all has arrived; from now on, peers that cannot read parts may read."""
         self._growing.complete()
         self.is_complete = True
         self.advertisement.report_now(TELL_SECONDS)

@@ -37,7 +37,7 @@ class Seeder:
     """
 
     def __init__(self, open_worker: Callable[[], SourceWorker], events: EventSink) -> None:
-        """Ask nobody yet. What `open_worker` returns is closed here."""
+        """Make no call yet. This object closes what `open_worker` returns."""
         self._open_worker = open_worker
         self._events = events
         self._worker: SourceWorker | None = None
@@ -45,7 +45,7 @@ class Seeder:
 
     @property
     def endpoint(self) -> str:
-        """Where it serves (host:port), "" while it does not: nobody should read from itself."""
+        """Address at which it serves (host:port), or "". A process must not read from itself."""
         return self._worker.server.endpoint if self._worker is not None else ""
 
     @property
@@ -77,10 +77,10 @@ class Seeder:
         manifest: ArtifactManifest,
         maps: Mapping[int, BundleMap],
     ) -> Seed | None:
-        """Begin to serve the artifact that begins to come from `source`; None where that fails.
+        """Begin to serve the artifact that arrives from `source`; return None if that fails.
 
-        An install must not fail because others cannot be served: the event seed.failed (error)
-        tells.
+        An install must not fail because this node cannot serve others. The event seed.failed
+        reports the error.
         """
         self.end(source.mx_source_id)
         with ExitStack() as on_failure:
@@ -138,8 +138,9 @@ class Seeder:
             undo.callback(bundle.close)
             if not isinstance(bundle, Buffer):
                 raise RegistrationError(
-                    f"{manifest.total_size} bytes to be seeded exceed the memory for bundles",
-                    hint="raise MX_ARTIFACT_RESIDENT_BUDGET, or publish the installed cache",
+                    f"{manifest.total_size} bytes to seed are more than the memory for bundles",
+                    hint="raise MX_ARTIFACT_RESIDENT_BUDGET, or run `mx-artifact publish` after "
+                    "the install",
                 )
             bundle.cut(file.size)
             bundles.append(bundle)

@@ -47,7 +47,7 @@ class Advertisement:
         *,
         is_complete: Callable[[], bool] = always,
     ) -> None:
-        """Tell nobody yet. `record` has an artifact; until it `is_complete`, it is INITIALIZING."""
+        """Announce nothing yet. `record` has an artifact; it is INITIALIZING until complete."""
         self.mx_source_id = compute_mx_source_id(identity)
         self._identity = identity
         self._record = _labelled(record)
@@ -72,11 +72,11 @@ class Advertisement:
         self._worker.server_wait.call(self._heartbeat.start)
 
     def change(self, artifact: ArtifactSummary) -> None:
-        """Advertise `artifact` in the place of the one before; nobody sees none or both.
+        """Advertise `artifact` in place of the current one, in one step.
 
         Raises:
-            BackendUnavailableError, RemoteError: the next beat advertises it, unless it was
-                changed back before.
+            BackendUnavailableError, RemoteError: the next heartbeat advertises it, unless it is
+                changed back earlier.
         """
         with self._lock:
             self._record = _labelled(replace(self._record, artifact=artifact))
@@ -148,8 +148,10 @@ class Advertisement:
         both = (compute_mx_source_id(self._identity), unescaped_mx_source_id(self._identity))
         if given not in both:
             raise ConfigurationError(
-                f"the central server computes source id {given}, this node {self.mx_source_id}",
-                hint="upgrade the older side: it does not know every field of the identity",
+                f"the central server computed the source id {given}, but this node computed "
+                f"{self.mx_source_id}",
+                hint="upgrade the older of the two, because it does not know every field of the "
+                "identity",
             )
         logger.warning(
             "the central server computes source id %s for model %r, this node %s: one of them "

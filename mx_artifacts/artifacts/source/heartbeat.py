@@ -24,7 +24,7 @@ class ReportedRecord(Protocol):
         ...
 
     def report(self, status: SourceStatus) -> bool:
-        """Tell the server the status; return False when it has no such record."""
+        """Report the status to the server; return False if the server has no such record."""
         ...
 
 
@@ -47,12 +47,12 @@ class Heartbeat:
         self._thread = threading.Thread(target=self._run, name="mx-heartbeat", daemon=True)
 
     def start(self) -> None:
-        """Publish and report in this thread, then go on in another.
+        """Publish and report in this thread, then continue in another thread.
 
         After an error nothing runs, and it may be called again.
 
         Raises:
-            BackendUnavailableError, and whatever `ReportedRecord.publish` raises.
+            BackendUnavailableError, and the errors of `ReportedRecord.publish`.
         """
         self._report()
         self._thread.start()

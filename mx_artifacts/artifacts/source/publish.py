@@ -76,12 +76,12 @@ def publish_artifact_source(
     """Serve `bundle` from `worker`, advertise it and keep it alive until it is stopped.
 
     It is advertised under `identity` and under each of `also`, from one registered memory.
-    `labels` are of this source alone, such as those that `root_labels` makes; where this node is
-    comes from the worker's settings.
+    `labels` are labels of this source only, such as those of `root_labels`. Labels for the place of
+    this node come from the settings of the worker.
 
     The returned source owns `bundle`; when this raises, the caller still does.
-    Memory and tables are registered before the record exists, so that whoever finds the source
-    can read from it at once.
+    Memory and tables are registered before the record exists, so that a target that finds the
+    source can read from it at once.
 
     Raises:
         ConfigurationError: the identity has no model name.
@@ -90,7 +90,8 @@ def publish_artifact_source(
     """
     if not all(each.model_name for each in (identity, *also)):
         raise ConfigurationError(
-            "an identity without model name cannot be published", hint="give the model with --model"
+            "an identity without a model name cannot be published",
+            hint="state the model with --model",
         )
     own_id = compute_mx_source_id(identity)
     identities = {compute_mx_source_id(each): each for each in (identity, *also)}
@@ -121,13 +122,13 @@ def publish_artifact_source(
 def replace_artifact(
     source: PublishedArtifactSource, bundle: ArtifactBundle
 ) -> PublishedArtifactSource:
-    """Serve and advertise `bundle`, another artifact, in the place of what `source` does.
+    """Serve and advertise `bundle`, another artifact, in place of the one that `source` serves.
 
-    Who looks for sources finds the old one or the new. What is leased of the old one stays
-    until its lease ends. `bundle` is owned here, also when this raises.
+    A target that looks for sources finds either the old artifact or the new one. Leases of the old
+    one stay valid until they end. `bundle` is owned here, also when this raises.
 
     Raises:
-        MetadataError, RemoteError, RegistrationError: `source` serves on what it served.
+        MetadataError, RemoteError, RegistrationError: `source` continues to serve the old artifact.
     """
     worker, source_ids = source.worker, source.source_ids
     try:

@@ -82,14 +82,14 @@ def health_url(url: str, *, node_rank: int = 0, head_address: str = "") -> str:
     if parts.scheme not in ("http", "https") or not host:
         raise ConfigurationError(
             f"the engine's health URL is {url!r}, but should begin with http:// or https://",
-            hint="give for example --ready-url http://127.0.0.1:8000/health",
+            hint="set it, for example, with --ready-url http://127.0.0.1:8000/health",
         )
     if node_rank == 0 or not (is_loopback(host) or is_unspecified(host)):
         return url
     if not head_address:
         raise ConfigurationError(
             f"{url} is of this node, but on node {node_rank} the engine does not answer",
-            hint="name the head node's address with --head-address",
+            hint="state the address of the head node with --head-address",
         )
     head = head_address.strip("[]")
     netloc = f"[{head}]" if ":" in head else head
@@ -193,5 +193,5 @@ def _unsettled(
         return NothingToPublishError(f"no files in {listed} after {timeout_seconds:g} s")
     return SourceChangedError(
         f"{listed} did not stay as they were for {settle_seconds:g} s within {timeout_seconds:g} s",
-        hint="publish when the engine has finished compiling, or with a shorter --settle",
+        hint="publish after the engine has finished compiling, or use a shorter --settle",
     )

@@ -24,17 +24,17 @@ NO_WAIT = ServerWait(0.0)
 
 
 class SourceWorker:
-    """A worker service that listens, and what all that it serves has in common. Any thread.
+    """A worker service that listens, with the values that all its artifacts share. Any thread.
 
-    `close` it. Where nobody does, it is closed when the process ends normally, so that no record
-    says READY of a process that is gone. A child of fork does not touch it.
+    Call `close` after use. Otherwise it is closed when the process ends normally, so that no record
+    of an ended process stays READY. A child process made by fork does not touch it.
 
     Attributes:
-        settings: with the host and the address to listen on found out.
+        settings: settings in which the host and the address to listen on are filled in.
         worker_id: this worker's id at the central server: 8 hex characters.
         memory: for the bundles that it serves.
         artifacts: what it serves.
-        server_wait: how long the central server is waited for.
+        server_wait: how long to wait for the central server.
     """
 
     def __init__(
@@ -48,13 +48,13 @@ class SourceWorker:
         server_wait: ServerWait = NO_WAIT,
         events: EventSink = ignore_events,
     ) -> None:
-        """Listen. `client` and `transport` are the caller's, to be closed after this.
+        """Listen. The caller closes `client` and `transport` after this object.
 
-        With a `server_wait` the central server is waited for, here and by advertisements.
+        With a `server_wait`, this call and advertisements wait for the central server.
 
         Raises:
             ConfigurationError: the port is in use, the address to listen on is not this machine's,
-                or nobody else could use the one to be announced.
+                or no other machine could use the address to announce.
             BackendUnavailableError: the central server's name does not resolve (now), or no route
                 leads there.
         """

@@ -37,19 +37,20 @@ def candidate_sources(
 ) -> Iterator[ArtifactSourceEndpoint]:
     """Yield the sources that fit `target`, each record read only when its source is asked for.
 
-    Sources that do not fit by what the listing says are dropped before ordering, so that they
-    cannot use up a target's attempts; the record, which is authoritative, is judged again. One
-    that cannot be read is passed over.
+    Sources that do not fit according to the listing are dropped before ordering, so that they do
+    not use up the attempts of the target. The record, which is authoritative, is judged again. A
+    record that cannot be read is skipped.
 
     Args:
         order: puts sources in the order in which they are yielded; default: the policy of
             MX_P2P_SOURCE_SELECTOR.
-        known: identities by source id, kept by a caller that asks again and again.
-        deadline: after which no further record is asked for.
+        known: identities by source id, for a caller that calls this repeatedly.
+        deadline: time after which no further record is read.
 
     Raises:
-        NoSourceError: nobody serves this model and kind.
-        IncompatibleSourceError: somebody does, but none fits; `reasons` says why for each.
+        NoSourceError: no source serves this model and kind.
+        IncompatibleSourceError: there are sources, but none fits; `reasons` has the reason for
+            each.
         MxArtifactsError: the central server does not answer, or none that fits was found and some
             record could not be read.
     """
@@ -71,9 +72,10 @@ def candidate_sources(
             if found:
                 return
             raise BackendUnavailableError(
-                f"after {deadline.budget_seconds:g} s the central server had named no source of "
-                f"model {target.identity.model_name!r} that fits",
-                hint="allow more with MX_SOURCE_QUERY_TIMEOUT, or see what slows the server down",
+                f"after {deadline.budget_seconds:g} s the central server has returned no source "
+                f"of model {target.identity.model_name!r} that fits",
+                hint="allow more time with MX_SOURCE_QUERY_TIMEOUT, or find out why the server is "
+                "slow",
             )
         try:
             stored = records.read(ref)

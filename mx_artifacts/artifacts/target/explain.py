@@ -30,7 +30,7 @@ MAX_OTHER_MODELS = 512
 see a misspelt model name, and there may be as many of them as a cluster has models."""
 
 READS_FOR_IDENTITY = 3
-"""Maximum number of workers of one source id that are asked for its identity: some may be gone."""
+"""Maximum number of workers of one source id whose records are tried: some may have ended."""
 
 KnownIdentities = MutableMapping[str, SourceIdentity]
 """Identities by source id, which is their hash: what was read once holds for ever."""
@@ -55,7 +55,7 @@ class Candidate:
 
     @property
     def roots(self) -> dict[str, str]:
-        """The source's cache roots by name ("" is the primary one), as far as it tells."""
+        """The cache roots that the source states, by name ("" is the primary one)."""
         return {
             label.removeprefix(ROOT_LABEL).removeprefix("."): path
             for label, path in self.stored.record.topology.items()
@@ -65,13 +65,14 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Explanation:
-    """What was found of a kind.
+    """The result of comparing the sources of a kind.
 
     Attributes:
-        candidates: the ready sources of the model, or where nobody serves it, of any model; the
-            nearest first, at most MAX_EXPLAINED.
+        candidates: the ready sources of the model or, if there are none, of any model; the most
+            similar first, at most MAX_EXPLAINED.
         passed_over: why sources were not compared, by source and worker id.
-        not_looked_at: how many source ids were not read: there are more than one discovery reads.
+        not_looked_at: number of source ids that were not read, because there are more than a
+            discovery reads.
     """
 
     candidates: tuple[Candidate, ...] = ()
@@ -88,9 +89,9 @@ def explain_sources(
 ) -> Explanation:
     """Compare the ready sources of the target's kind and model with what it looks for.
 
-    Where nobody serves the model, with `other_models`, those of any model. The records of one
-    worker are read for each source id that is not in `known`, which is added to, and those of
-    further workers of the nearest ones.
+    With `other_models`, if no source serves the model, compare sources of any model. For each
+    source id that is not in `known`, the record of one worker is read and added to `known`. For the
+    most similar source ids, records of further workers are read, too.
 
     Raises:
         MetadataError: the central server does not answer.

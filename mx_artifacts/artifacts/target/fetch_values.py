@@ -58,12 +58,12 @@ class FetchPlan:
 
 @dataclass(frozen=True)
 class FetchResult:
-    """What was fetched from whom, and what was installed.
+    """What was fetched from which sources, and what was installed.
 
-    `source` is the one that told what the artifact is; others may have delivered. `total_bytes`
-    were transferred: none when all of it was here already. `delivered` says how many of them from
-    whom, `transports` by which transport, and `left_behind` which sources failed meanwhile, and
-    what by; all three by endpoint.
+    `source` is the source that delivered the tables of the artifact; other sources may have
+    delivered bytes. `total_bytes` were transferred: 0 if everything was installed already. By
+    endpoint, `delivered` says how many bytes each source delivered, `transports` by which
+    transport, and `left_behind` which sources failed, with the error.
     """
 
     kind: str

@@ -49,7 +49,7 @@ _BEATS = 5
 
 @dataclass(frozen=True)
 class GroupWanted:
-    """The group in which to install; a size of 1 is no group, and asks nobody.
+    """The group in which to install. With size 1 there is no group, and no server is asked.
 
     `member_id` is unique among the `size` members. `timeout_seconds` is how long a member that has
     staged waits for the others.
@@ -145,8 +145,8 @@ class GroupMember:
                 # This member's former process, if it was killed; the server gives it up soon.
                 if waited >= 2 * PRESENCE_SECONDS:
                     raise ConfigurationError(
-                        f"{self._name} has another living member {self._wanted.member_id}",
-                        hint="give each member an id of its own with --group-member",
+                        f"{self._name} already has a running member {self._wanted.member_id}",
+                        hint="give each member a different id with --group-member",
                     ) from error
             self._clock.sleep(_POLL_SECONDS)
 
@@ -156,7 +156,7 @@ class GroupMember:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        """Tell the others of a failure, and raise it as the group's."""
+        """Report a failure to the other members, and raise it as an error of the group."""
         self._stopping.set()
         self._thread.join()
         if error is None:
@@ -167,13 +167,14 @@ class GroupMember:
             return
         if self._done:
             raise GroupInDoubtError(
-                f"{self._name} is installed, but not by this member: {_said(error)}"
+                f"{self._name} was installed by the other members, but not by this one: "
+                f"{_said(error)}"
             ) from error
         with suppress(MxArtifactsError):
             self._withdraw(_said(error))
         if isinstance(error, MxArtifactsError) and not isinstance(error, RollbackFailedError):
             raise GroupFailedError(
-                f"{self._name} installs nothing: member {self._wanted.member_id}, this one, "
+                f"{self._name} installs nothing: member {self._wanted.member_id}, on this node, "
                 f"failed: {error}",
                 hint=error.hint(),
                 retryable=error.retryable,
@@ -202,10 +203,10 @@ class GroupMember:
         for root in roots:
             for entry, reason in {**root.dropped, **root.unusable}.items():
                 raise InstallError(
-                    f"{entry} in {root.root} cannot be used, and a group wants all of an artifact "
-                    f"or nothing: {reason}",
-                    hint="take the fetched entries with --replace, or install without --group what "
-                    "need not be on all nodes",
+                    f"{entry} in {root.root} cannot be used, and a group installs a whole "
+                    f"artifact or nothing: {reason}",
+                    hint="replace it by the fetched entry with --replace; if the cache need not "
+                    "be on all nodes, install it without --group",
                 )
         held = tuple(sorted(root.name for root in roots if root.installed or root.kept))
         self._report = replace(self._report, progress=Progress.MOVED, roots=held)
@@ -257,11 +258,12 @@ class GroupMember:
     # --- failure ---------------------------------------------------------------------------------
 
     def _give_up(self, reason: str) -> None:
-        """Fail, unless all have moved: then return, and what is here stays.
+        """Raise an error, unless all members have moved; then return, and keep what is installed.
 
         Raises:
-            GroupFailedError: with this reason, or the one for which the round failed before.
-            GroupInDoubtError: this member has moved and cannot tell the server.
+            GroupFailedError: with this reason, or with the reason for which the round failed
+                earlier.
+            GroupInDoubtError: this member has moved and cannot reach the server.
         """
         try:
             round_ = self._withdraw(reason)
@@ -275,16 +277,16 @@ class GroupMember:
 
     def _failed(self, reason: str) -> GroupFailedError:
         moved = self._report.progress is Progress.MOVED
-        back = "; what this member had moved in is taken back" if moved else ""
+        back = "; this member takes back what it has moved" if moved else ""
         return GroupFailedError(f"{self._name} installs nothing: {reason}{back}")
 
     def _lost(self, error: MxArtifactsError) -> GroupError:
         # Without this member's word that it has moved nobody keeps anything.
         if self._report.progress is not Progress.MOVED:
-            return self._failed(f"the others cannot be asked: {error}")
+            return self._failed(f"this member cannot reach the central server: {error}")
         return GroupInDoubtError(
-            f"{self._name} may have installed on other nodes, but this node's roots are as they "
-            f"were, since the central server cannot be asked: {error}"
+            f"{self._name} may be installed on other nodes, but the roots of this node are as "
+            f"they were before, because this member cannot reach the central server: {error}"
         )
 
     # --- small things ----------------------------------------------------------------------------

@@ -105,10 +105,10 @@ class IncomingArtifact:
         find_more: FindMore = no_more,
         wrap: WrapReceiver = not_wrapped,
     ) -> StagedArtifact:
-        """Fetch the artifact of the first of `candidates`; if all who serve it fail, the next.
+        """Fetch the artifact of the first candidate; if all its sources fail, that of the next.
 
-        No more of `candidates` are taken than are read from at once, and further ones when these
-        fail, or deliver nothing.
+        It takes only as many `candidates` as it reads from at once, and further ones if these fail
+        or deliver nothing.
 
         Raises:
             TransferFailedError: all failed; it lists each source and its cause.

@@ -105,9 +105,10 @@ class RootReceiver:
             if found is not None and bundle.install is not None:
                 pairs.append((bundle.install, found))
             elif found is None and not bundle.optional:
-                raise ManifestInvalidError(f"the artifact lacks {bundle.name}")
+                raise ManifestInvalidError(f"the artifact has no bundle {bundle.name}")
         if files:
             raise ManifestInvalidError(
-                f"the artifact holds {sorted(files)}, which belongs to no root of its kind here"
+                f"the artifact has the bundles {sorted(files)}, which belong to no root of this "
+                "kind on this node"
             )
         return pairs

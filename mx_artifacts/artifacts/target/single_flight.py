@@ -21,7 +21,7 @@ from mx_artifacts.observability.events import EventSink
 from mx_artifacts.runtime.clock import Clock
 
 UNSAID_SECONDS = 0.2
-"""Who holds a turn for less may only have swept the bundle root."""
+"""A process that holds a turn for less time may only have cleaned up the bundle root."""
 
 
 @contextmanager
@@ -51,7 +51,7 @@ def turn_to_fetch(
             unsaid_seconds = min(UNSAID_SECONDS, timeout_seconds)
             if not _take(lock, unsaid_seconds, clock, turn) and timeout_seconds > unsaid_seconds:
                 error = InstallLockedError(
-                    f"another process fetches artifact {artifact_id} into {', '.join(places)}"
+                    f"another process is fetching artifact {artifact_id} into {', '.join(places)}"
                 )
                 events(FetchWaiting(error))
                 _take(lock, timeout_seconds - unsaid_seconds, clock, turn)

@@ -82,7 +82,7 @@ class SourceFinder:
 
         Raises:
             NoSourceError, IncompatibleSourceError: none, after `wanted.wait_seconds`.
-            MetadataError: the central server does not answer, likewise.
+            MetadataError: the central server does not answer within `wanted.wait_seconds`.
         """
         deadline = self.clock.monotonic() + wanted.wait_seconds
         attempt = 0
@@ -101,12 +101,12 @@ class SourceFinder:
     def find_others(
         self, identity: SourceIdentity, artifact_id: str, seen: SeenSources
     ) -> list[SourceAddress]:
-        """Return who serves this artifact by now, those that are still receiving it too.
+        """Return the sources that serve this artifact now, including those that still receive it.
 
-        It looks at some: half of them those that come first in the order of candidates, the others
-        at random, so that the first ones hide nobody when they are of no use. A record is read
-        once: `seen` keeps what it said from one call to the next, for one artifact. One that
-        cannot be read, or is stale, is passed over until the next call.
+        It looks at a part of them: half are the first ones in the order of candidates, the others
+        are chosen at random, so that useless first ones do not hide the others. A record is read
+        once: `seen` keeps its content between calls for one artifact. A record that cannot be read,
+        or that is stale, is skipped until the next call.
 
         Raises:
             MxArtifactsError: the central server does not answer.
@@ -160,13 +160,13 @@ class SourceFinder:
         wanted: SourceWanted = ANY_SOURCE,
         root_objection: RootObjection = no_objection,
     ) -> ArtifactSourceEndpoint | None:
-        """Return the compatible source heard of last whose artifact is none of `known_ids`.
+        """Return the compatible source of a new artifact that has the latest heartbeat, or None.
 
-        None where there is no such source; where none has something new, one call tells so for
-        sources that label their artifact.
+        Artifacts in `known_ids` are not new. For sources that label their artifact, one call is
+        enough to find that.
 
         Raises:
-            IncompatibleSourceError: there is something new, but none of it fits.
+            IncompatibleSourceError: there are new artifacts, but none fits.
             MetadataError: the central server does not answer.
         """
 

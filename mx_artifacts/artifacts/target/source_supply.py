@@ -19,17 +19,17 @@ def address_of(source: ArtifactSourceEndpoint) -> SourceAddress:
 
 
 class SourceSupply:
-    """Candidates in their order, of which no more are taken than a transfer needs.
+    """Candidates in their order; a transfer takes only as many as it needs.
 
-    It begins with as many as are read from at once. Then there is one more for each that failed,
-    and for each look for further sources since the last of which nothing was received. A sequence
-    of candidates costs nobody a call any more, and is handed over as a whole.
+    At first it gives as many as are read from at once. Then it gives one more for each source that
+    failed, and one more for each search during which nothing was received. If the candidates are a
+    sequence, they need no further calls and are all given at once.
 
     Any thread: a transfer looks for further sources in one of its own.
     """
 
     def __init__(self, candidates: Iterable[ArtifactSourceEndpoint], events: EventSink) -> None:
-        """Take none yet. `events` is where the transfer's events go on to."""
+        """Take no candidate yet. The events of the transfer are passed on to `events`."""
         self._candidates = iter(candidates)
         self._at_once = len(candidates) if isinstance(candidates, Sequence) else MAX_SOURCES
         self._events = events

@@ -59,13 +59,14 @@ ANY_SOURCE = SourceWanted()
 
 @dataclass(frozen=True)
 class Verdict:
-    """What keeps a target from a source.
+    """The reasons why a target cannot use a source; none if it can.
 
     Attributes:
-        differences: by field, what differs: fields of the identity, and what the target wants.
-        refusal: why this node does not take the artifact, whatever the fields, or "".
+        differences: the differing values by field: of the identity, and of what the target
+            requires.
+        refusal: why this node refuses the artifact, even if all fields are equal, or "".
         obstacle: why the source cannot be used as it is now, or in these roots, or "".
-        hint: what to do about it, or None.
+        hint: the next step, or None.
     """
 
     differences: Mapping[str, Difference] = field(default_factory=dict)
@@ -80,7 +81,7 @@ class Verdict:
 
     @property
     def reason(self) -> str:
-        """All that keeps the target from the source in one line; "" where nothing does."""
+        """All reasons why the target cannot use the source, in one line, or ""."""
         differing = ", ".join(
             f"{name} is {theirs or 'not stated'} there, {ours or 'not stated'} here"
             for name, (ours, theirs) in self.differences.items()
@@ -92,8 +93,8 @@ class Verdict:
 class Target:
     """A node that looks for a source.
 
-    `refused` maps the ids of artifacts that this node must not take to why. `root_objection` is
-    asked about a source that fits otherwise.
+    `refused` maps the ids of artifacts that this node must not fetch to the reason.
+    `root_objection` is called for a source that has no other obstacle.
     """
 
     identity: SourceIdentity
@@ -104,7 +105,7 @@ class Target:
     def judge_row(self, ref: SourceRef) -> Verdict:
         """Judge by a row of a listing, which holds a part of the record.
 
-        A source that does not fit by its row need not be asked about.
+        If a source does not fit by its row, its record need not be read.
         """
         differences = self._unlike(ref.worker_rank, ref.accelerator)
         artifact_id = ref.topology.get(ARTIFACT_LABEL)
@@ -114,7 +115,7 @@ class Target:
         return Verdict(differences, self.refused.get(artifact_id, ""), hint=_hint(differences))
 
     def judge(self, stored: StoredWorker) -> Verdict:
-        """Judge by the record. Nothing that a listing was asked for is believed to hold."""
+        """Judge by the record. The filters of the listing are checked again, not trusted."""
         record, artifact = stored.record, stored.record.artifact
         differences: dict[str, Difference] = {}
         if stored.identity.model_name:  # else the server does not keep identities

@@ -20,11 +20,11 @@ from mx_artifacts.probes.engines import ENGINE_NAMES
 
 
 def check_roots(receipt_path: Path, receipt: Receipt, stated: Collection[Path] = ()) -> None:
-    """Refuse a receipt that names a root which nothing but the receipt says it is of.
+    """Refuse a receipt that names a root if nothing else confirms that it belongs to this root.
 
-    A root is believed where the receipt lies in its own workspace, or a voucher for it does; where
-    the kind's engine looks for it on this node, unless a stranger can have written the receipt and
-    the root is not that stranger's; or where the caller has `stated` it.
+    A root is trusted if one of these is true. The receipt, or a voucher for it, is in the root's
+    own workspace. Or the kind's engine uses this root on this node; but not if another user can
+    have written the receipt and does not own the root. Or the caller has `stated` the root.
 
     Raises:
         ConfigurationError: names the root.
@@ -36,9 +36,9 @@ def check_roots(receipt_path: Path, receipt: Receipt, stated: Collection[Path] =
             continue
         name = f"{receipt.artifact.kind}/{root.name}" if root.name else receipt.artifact.kind
         raise ConfigurationError(
-            f"{receipt_path} names the root {root.root}, but nothing there says that this receipt "
-            "is of it: it may have been edited, or copied",
-            hint=f"if it was installed there, say so: `--kind {receipt.artifact.kind} --root "
+            f"{receipt_path} names the root {root.root}, but this root has no record of the "
+            "receipt: the receipt may have been edited or copied",
+            hint=f"if the cache was installed there, use `--kind {receipt.artifact.kind} --root "
             f"{name}={root.root}` in place of the receipt",
         )
 
@@ -57,7 +57,7 @@ def _is_kinds(receipt: Receipt, root: RootReceipt) -> bool:
 
 
 def _may_name(receipt_path: Path, root: RootReceipt) -> bool:
-    """Return whether the receipt's writers are those who own the root, or whom all believe."""
+    """Return whether only the root's owner, or a trusted user, can have written the receipt."""
     try:
         writers, owner = os.stat(receipt_path.parent), os.stat(root.root).st_uid
     except FileNotFoundError:

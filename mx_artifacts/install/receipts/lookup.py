@@ -17,7 +17,7 @@ from mx_artifacts.install.workspace.opening import receipt_directories
 logger = logging.getLogger(__name__)
 
 UNINSTALLED = ".uninstalled"
-"""Added to the name of a receipt of which nothing is left; kept to tell what was here."""
+"""Suffix of a receipt whose install was removed completely; it is kept as a record."""
 
 
 @dataclass(frozen=True)

@@ -63,9 +63,9 @@ class RootReceipt:
     """One root; see `RootReport`.
 
     `made` are the directories that the install made on the way to its entries, outermost first;
-    "" is the root itself. Who removes the entries removes those too, where they are empty.
-    `boot_id` names the life of the machine (boot.py) in which the entries' files were written and
-    not waited for; "" where they were on the disk before this receipt.
+    "" is the root itself. An uninstall also removes these directories, if they are empty. `boot_id`
+    identifies the boot of the machine (boot.py) during which the entries' files were written
+    without waiting for the disk; "" if they were on the disk before this receipt.
     """
 
     name: str
@@ -113,8 +113,7 @@ def save_receipt(
     """Write the receipt, as `Directory.put` does, and make it durable.
 
     Raises:
-        InstallError: it is so long that nobody would read it again.
-        OSError
+        InstallError: it is too long to be read again. OSError
     """
     with gc_paused():
         content = as_json(_document(receipt))
@@ -190,10 +189,10 @@ def load_receipt_in(directory: Directory, name: str) -> Receipt:
 
 
 def load_named_receipt(path: Path) -> Receipt:
-    """Read and check a receipt that a user names, who may have named anything.
+    """Read and check a receipt whose path a user stated; the path may be wrong.
 
     Raises:
-        ConfigurationError: it is none, or a damaged one; says why.
+        ConfigurationError: it is not a receipt, or is damaged; the message says why.
     """
     try:
         with open_directory(path.parent) as directory:
@@ -204,8 +203,8 @@ def load_named_receipt(path: Path) -> Receipt:
         reason = error.strerror if isinstance(error, OSError) else error
         raise ConfigurationError(
             f"{path} is no receipt: {reason}",
-            hint="give the path that fetch-and-install printed, or name the cache: "
-            "--kind KIND [--root PATH]",
+            hint="state the path that fetch-and-install printed, or name the cache: --kind KIND "
+            "[--root PATH]",
         ) from error
 
 
@@ -226,7 +225,8 @@ def _receipt(document: Mapping[str, Any]) -> Receipt:
     version = field_of(document, "format_version", int)
     if version != FORMAT_VERSION:
         raise _OtherFormatError(
-            f"a receipt of format {version}, of another release; this one reads {FORMAT_VERSION}"
+            f"a receipt of format {version}, which another release wrote; this release reads "
+            f"format {FORMAT_VERSION}"
         )
     if not field_of(document, "roots", list):
         raise ValueError("'roots' is empty")
@@ -275,7 +275,9 @@ def _entry(document: Mapping[str, Any]) -> InstalledEntry:
 
 def _file(row: Any) -> InstalledFile:
     if not isinstance(row, list) or tuple(map(type, row[:-1])) != _FILE_TYPES:
-        raise ValueError(f"{row!r:.200} is no file: {', '.join(InstalledFile._fields)}")
+        raise ValueError(
+            f"{row!r:.200} does not describe a file: {', '.join(InstalledFile._fields)}"
+        )
     file = InstalledFile._make((*row[:-1], _arrived(row[-1])))
     relative_path(file.path)
     if file.size < 0 or not 0 <= file.mode <= 0o777 or not _CHECKSUM.fullmatch(file.checksum):
@@ -289,4 +291,4 @@ def _arrived(value: Any) -> tuple[int, str] | None:
     match value:
         case [int() as size, str() as checksum] if _CHECKSUM.fullmatch(checksum):
             return size, checksum
-    raise ValueError("'arrived' is no size and checksum")
+    raise ValueError("'arrived' is not a size and a checksum")

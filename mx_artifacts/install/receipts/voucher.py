@@ -2,7 +2,7 @@
 
 A receipt is kept with an artifact's first root. The owner of that root can edit it, and so name any
 directory as a further root. So each further root has a voucher in its own workspace, which names
-the receipt. Only a user who may write there can have made it.
+the receipt. Only a user who may write there can have created it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _ERRORS = (OSError, ValueError, UnsafePathError)
 def vouch(workspace: Workspace, receipt_path: Path) -> None:
     """Record in a further root's workspace where the receipt of an install into it is.
 
-    It is not waited for on the disk: without it, whoever takes the install back names the root.
+    It does not wait for the disk: if the voucher is lost, the user must name the root to uninstall.
     Raises OSError.
     """
     with workspace.enter(RECEIPTS) as receipts:

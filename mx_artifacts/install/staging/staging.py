@@ -45,7 +45,8 @@ from mx_artifacts.runtime.threads import thread_count
 
 _SYNC_THREADS = 16
 """A file system commits concurrent fsyncs together: 0.8 s instead of 2.3 s for 5,000 small files
-on ext4. syncfs would be one call, but waits for whatever else is dirty there (weights, 100 GB)."""
+on ext4. syncfs would be one call, but it also waits for all other unwritten data there (weights,
+100 GB)."""
 
 
 @dataclass(frozen=True)
@@ -90,14 +91,14 @@ class Staging:
         bundle_map: BundleMap | None = None,
         earlier: PreviousInstalls | None = None,
     ) -> None:
-        """Make a place for a bundle of `bundle_bytes` that goes to `install.root`.
+        """Create a place for a bundle of `bundle_bytes` that will be installed into `install.root`.
 
-        `earlier` tells what was installed there before. With a map of the bundle, what an
-        interrupted fetch left is used, and parts come by `write_span`, once `expect` has said
-        which; else all of it comes by `write`.
+        `earlier` says what was installed there before. With a map of the bundle, the files of an
+        interrupted fetch are used, and parts are written by `write_span`, after `expect` has said
+        which. Without a map, everything is written by `write`.
 
         Raises:
-            UnusablePlaceError, UnsafePathError, InstallError: nothing can be staged there.
+            UnusablePlaceError, UnsafePathError, InstallError: it is not possible to stage there.
             NoSpaceError: there is no room.
         """
         self.install = install
@@ -307,7 +308,7 @@ class Staging:
         }
 
     def _require_intact(self) -> None:
-        """Refuse what somebody wrote to since it was received; only that is read again."""
+        """Refuse files that changed after they arrived; only those with other times are read."""
         changed_at_ns, tree = self._writer.changed_at_ns, os.fspath(self.directory)
         found = stamp_columns(tree, list(self._files))
         for (path, file), found_ns in zip(self._files.items(), found.ctimes_ns, strict=True):
@@ -316,7 +317,7 @@ class Staging:
             if describe(f"{tree}/{path}", path).checksum != file.checksum:
                 raise InstallVerificationError(
                     f"{self._place.held.path / TREE / path} is not what was received: it was "
-                    "changed on this disk"
+                    "changed on this node"
                 )
 
     def _look_again(self) -> tuple[dict[str, InstalledFile], tuple[str, ...]]:
@@ -355,7 +356,7 @@ class Staging:
         ):
             if not stat.S_ISREG(mode) or size != now.size:
                 raise InstallVerificationError(
-                    f"staged '{shown(path)}' is not what was written into it"
+                    f"staged '{shown(path)}' is not what was written to it"
                 )
             came = self._files[path]
             files[path] = InstalledFile(

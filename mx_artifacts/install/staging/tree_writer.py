@@ -28,7 +28,7 @@ _CREATE_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOE
 
 @dataclass
 class _OpenFile:
-    """A file of which pieces are to come yet: offset, length and CRC32C of those that came."""
+    """An incomplete file, with offset, length and CRC32C of the pieces that have arrived."""
 
     descriptor: int
     left: int
@@ -43,7 +43,7 @@ class _OpenFile:
 
 
 class TreeWriter:
-    """Writes below `root`, a directory into which nobody else can write.
+    """Writes below `root`, a directory into which no other user can write.
 
     Everything gets the mode and owner that `access` gives, and files their modification time where
     the bundle has one. Nothing is synced to disk. `write` may be called from any thread; `close`
@@ -64,7 +64,7 @@ class TreeWriter:
         self._open_files: dict[str, _OpenFile] = {}
         self._written: list[InstalledFile] = []
         self.changed_at_ns: dict[str, int] = {}
-        """Each file's change time when it was complete: another one now, and somebody wrote it."""
+        """Change time of each file when it was complete; if it differs now, the file changed."""
 
     def write(self, piece: Piece) -> None:
         """Write one piece; pieces come in any order. Raises OSError."""
@@ -111,9 +111,9 @@ class TreeWriter:
         self._write_whole(parts, array("q", bytes(8 * len(parts))), memoryview(bytearray()))
 
     def adopt(self, member: Member, pieces: Sequence[tuple[int, int, int]]) -> None:
-        """Take a file that is there already, written by another, with these pieces of it.
+        """Take over an existing file of another writer, with these pieces of it.
 
-        A piece is (position, length, CRC32C); those that lack come by `write`.
+        A piece is (position, length, CRC32C). Missing pieces are written by `write`.
         """
         descriptor = os.open(member.path, _ADOPT_FLAGS, dir_fd=self._root)
         left = member.size - sum(length for _, length, _ in pieces)
@@ -129,7 +129,7 @@ class TreeWriter:
             os.close(descriptor)
 
     def adopt_directory(self, path: str) -> None:
-        """Take a directory that is there already."""
+        """Take over an existing directory."""
         descriptor = os.open(path, _DIRECTORY_FLAGS, dir_fd=self._root)
         try:
             os.fchmod(descriptor, self._access.directory_mode)
@@ -146,7 +146,7 @@ class TreeWriter:
             OSError
         """
         for path, file in self._open_files.items():
-            raise InstallVerificationError(f"{file.left} bytes of '{shown(path)}' never came")
+            raise InstallVerificationError(f"{file.left} bytes of '{shown(path)}' did not arrive")
         directories = sorted(path for path in self._directories if path)
         for path in reversed(directories):  # writing into a directory has changed its time
             if mtime_ns := self._directories[path]:
@@ -163,7 +163,7 @@ class TreeWriter:
             self._root = -1
 
     def _write_whole(self, parts: Sequence[Part], starts: array[int], data: memoryview) -> None:
-        """Write files of which each part is all; it begins at `starts` in `data`."""
+        """Write files that each consist of one part, which begins at `starts` in `data`."""
         members = [part.member for part in parts]
         paths = [member.path for member in members]
         for directory in dict.fromkeys([path.rpartition("/")[0] for path in paths]):

@@ -34,9 +34,9 @@ def unchanged_entries(
 def _came_so(
     entries: Iterable[InstalledEntry], members: Mapping[str, MappedMember], *, keep_mtimes: bool
 ) -> Iterator[bool]:
-    """Tell of each entry whether its files came as they would come now.
+    """Return for each entry whether its files were received as they would be received now.
 
-    One with empty directories counts as new.
+    An entry with empty directories counts as new.
     """
     listed = list(entries)
     files = list(chain.from_iterable(map(attrgetter("files"), listed)))

@@ -26,16 +26,16 @@ def find_installed(
     *,
     with_mtimes: bool = False,
 ) -> InstallReport | None:
-    """Return what installing `artifact_id` again would report if that would change nothing.
+    """Return the report of installing `artifact_id` again, if that would change nothing.
 
-    `roots` maps names to directories, the primary root first. By the artifact's newest receipt,
-    each file that was installed must be there with its size and mtime (unless that is one which a
-    hit moves), and with its CRC32C where it may have been lost with the machine; each entry that
-    was kept must be there, and nothing may have been dropped, for that may have another end this
-    time. Takes no lock. `judge` looks at kept entries of which the receipt says that they are not
-    fit for use, whether that is still so; `with_mtimes` at all of them, since what is current by
-    modification times ages with what lies around it. None also when an install is under way or
-    died. A kept entry that an earlier receipt installed must be as that says, too.
+    `roots` maps names to directories, the primary root first. According to the newest receipt of
+    the artifact, each installed file must exist with its size and mtime (except mtimes that a hit
+    changes). If it may have been lost when the machine stopped, it must have its CRC32C, too. Each
+    kept entry must exist; if an earlier receipt installed it, it must be as that receipt says. No
+    entry may have been dropped, because a new install could have another result. Takes no lock.
+    `judge` checks whether kept entries that the receipt calls unusable are still unusable. With
+    `with_mtimes`, it checks all kept entries, because their validity depends on the modification
+    times of other files. Return None also while an install runs, or after one died.
     """
     primary = next(iter(roots.values()))
     found = find_receipts(primary)

@@ -38,9 +38,9 @@ def are_as_installed(
     *,
     in_background: bool = False,
 ) -> list[bool]:
-    """Tell which entries are in their root as `receipt` says; the rest as `have_status` has it.
+    """Return for each entry whether it is as `receipt` says; arguments as for `have_status`.
 
-    Told from file status; where the files may have been lost, their CRC32C must be right, too.
+    The file status decides. If the files may have been lost, their CRC32C must be right, too.
     """
     unchanged = have_status(receipt.root, entries, touched, in_background=in_background)
     if not _may_be_lost(receipt):
@@ -63,10 +63,10 @@ def _is_intact(root: Directory, entry: InstalledEntry) -> bool:
 def lost_entries(
     root: Directory, entries: Iterable[str], receipts: Iterable[RootReceipt]
 ) -> Mapping[str, str]:
-    """Return which of `entries` lost their content with a machine that stopped, and say so.
+    """Return which of `entries` lost their content when the machine stopped, and log them.
 
-    `receipts` are those of `root`, newest first. An entry with a file that somebody has written to
-    since is not among them, for it may be in use: such a file has another modification time.
+    `receipts` are those of `root`, newest first. An entry is not among them if one of its files was
+    written later (it has another modification time), because it may be in use.
     """
     wanted = set(entries)
     lost: dict[str, str] = {}

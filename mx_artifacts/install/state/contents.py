@@ -65,13 +65,12 @@ def verify_receipt(
 ) -> VerifyReport:
     """Compare size and CRC32C of every installed file with the receipt.
 
-    `except_for` has root and entry of those that are passed over, such as those that a later
-    install put there. Changes nothing, and leaves access times alone where this user owns the
-    files. Modes and mtimes are not compared: an engine may move them without harm (DeepJIT marks a
-    hit so).
+    `except_for` has root and entry of entries to skip, such as those of a later install. It changes
+    nothing; access times stay the same if this user owns the files. Modes and mtimes are not
+    compared, because an engine may change them (DeepJIT changes the mtime at a hit).
 
     Raises:
-        OSError: a file that is there cannot be read.
+        OSError: an existing file cannot be read.
     """
     return VerifyReport(tuple(_root_state(root, except_for) for root in receipt.roots))
 
@@ -128,7 +127,7 @@ def _checksum(name: str, parent_fd: int, size: int) -> str:
     checksum, left = 0, size + 1
     try:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            raise NotADirectoryError(errno.ENOTDIR, "it is no regular file any more", name)
+            raise NotADirectoryError(errno.ENOTDIR, "it is no longer a regular file", name)
         while left and (block := os.read(descriptor, min(left, _READ_BYTES))):
             checksum, left = crc32c(block, checksum), left - len(block)
     finally:

@@ -19,11 +19,11 @@ def have_status(
     *,
     in_background: bool = False,
 ) -> list[bool]:
-    """Tell of each entry whether its files have the sizes and times that they were installed with.
+    """Return for each entry whether its files have the sizes and times of the install.
 
-    `root` is its path, or a descriptor. Those that match `touched` may have another time, since a
-    hit moves it. A file that cannot be looked at, as when it is absent, has none of these.
-    `in_background`: leave the other cores to who does more urgent work.
+    `root` is its path, or a descriptor. Files that match `touched` may have another time, because a
+    hit changes it. A file that is absent or cannot be read does not match. `in_background`: use one
+    core only, and leave the others to more urgent work.
     """
     files = list(chain.from_iterable(map(attrgetter("files"), entries)))
     if not files:

@@ -13,7 +13,7 @@ def group_entries(leaves: Iterable[str], entry_of: Callable[[str], str]) -> dict
     """Return the entries in sorted order, each with its leaves (files and empty directories).
 
     Raises:
-        UnsafePathError: a leaf would lie in the installer's own workspace.
+        UnsafePathError: a leaf would be in the installer's own workspace.
         InstallError: `entry_of` names no ancestor of a leaf, or an entry within another entry.
     """
     entries: dict[str, list[str]] = {}
@@ -30,17 +30,19 @@ def group_entries(leaves: Iterable[str], entry_of: Callable[[str], str]) -> dict
         above = next((a for a in ancestors(entry) if a in entries), None)
         if above is not None:
             raise InstallError(
-                f"the kind's rule makes '{shown(entry)}' an entry within '{shown(above)}'"
+                f"the rule of the kind makes '{shown(entry)}' an entry within '{shown(above)}'"
             )
     return {entry: entries[entry] for entry in sorted(entries)}  # "a.b" comes before "a/c"
 
 
 def _check_entry(leaf: str, entry: str) -> None:
     if leaf.startswith(PREFIX):
-        raise UnsafePathError(f"the bundle holds '{shown(leaf)}', a name of the installer itself")
+        raise UnsafePathError(
+            f"the bundle has '{shown(leaf)}', a name that the installer itself uses"
+        )
     if not entry or not f"{leaf}/".startswith(f"{entry}/"):
         raise InstallError(
-            f"the kind's rule maps '{shown(leaf)}' to '{shown(entry)}', which is not above it"
+            f"the rule of the kind maps '{shown(leaf)}' to '{shown(entry)}', which is not above it"
         )
 
 
@@ -55,7 +57,7 @@ def ancestors(path: str) -> list[str]:
 
 
 def leaves_of(files: Iterable[str], directories: Iterable[str]) -> list[str]:
-    """Return the files and those directories that nothing lies in; `directories` has them all."""
+    """Return the files and the empty directories; `directories` has all directories."""
     files, directories = list(files), list(directories)
     filled = {path.rpartition("/")[0] for path in (*files, *directories)}  # and so all above it
     return files + [directory for directory in directories if directory not in filled]

@@ -42,13 +42,16 @@ def check_target(root: Path) -> Path:
     existing = check_place(root, "a cache root", hint)
     resolved = Path(os.path.realpath(root))
     if not resolved.name:
-        raise UnusablePlaceError(f"{root} cannot be a cache root: it holds all else", hint=hint)
+        raise UnusablePlaceError(
+            f"{root} cannot be a cache root: all other directories are in it", hint=hint
+        )
     sibling_name = _sibling_name(resolved)
     if existing != resolved and len(os.fsencode(sibling_name)) > name_max_bytes(existing):
         raise UnusablePlaceError(
-            f"{root} cannot be a cache root: {sibling_name!r}, the installer's own directory "
-            "beside it, would have too long a name",
-            hint="make the directory, so that the installer's can be in it, or shorten its name",
+            f"{root} cannot be a cache root: {sibling_name!r}, which the installer would create "
+            "beside it, is too long a name",
+            hint="create the cache root, so that the installer can work inside it, or use a "
+            "shorter name",
         )
     return existing
 
@@ -115,10 +118,10 @@ def _make_workspace(place: Directory, name: str) -> Directory:
 
 
 def _make_parents(found: ResolvedPath) -> Directory:
-    """Make what is missing above a root for those who use what is above: the engine's user too.
+    """Create the missing directories above a root, such that the engine's user can use them, too.
 
-    An engine may have files of its own in it, beside the cache, and not start without them.
-    Returns the directory that the root will be in, to be closed.
+    An engine may need its own files beside the cache there. Returns the directory that will contain
+    the root; the caller closes it.
     """
     above = found.directory.enter("")
     if len(found.missing) == 1:

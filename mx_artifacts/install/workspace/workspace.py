@@ -129,7 +129,7 @@ class Workspace:
             yield root
 
     def access(self) -> Access:
-        """Return who gets what is installed: as the root, or what it will be in, has it."""
+        """Return owner and modes of installed files: those of the root or of its nearest parent."""
         with self.root_if_any() as root:
             return Access.of((root or self.above).status())
 
@@ -179,9 +179,10 @@ class Workspace:
         tree = Path(f"/proc/{os.getpid()}/fd/{held.descriptor}", TREE)
         if not tree.is_dir():
             raise UnsafePathError(
-                f"other users can move what is above {held.path}, and there is no /proc by which "
-                "it could be worked in all the same",
-                hint="mount /proc, or name a root that lies where only this user, or root, writes",
+                f"other users can rename directories above {held.path}, and /proc, which would "
+                "allow to work in it safely, is not mounted",
+                hint="mount /proc, or use a cache root below directories that only this user or "
+                "root can change",
             )
         return StagingPlace(name, held, tree)
 
@@ -198,8 +199,8 @@ class Workspace:
                 raise untrusted_place(self.directory / name) from None
 
     def _owners(self) -> frozenset[int]:
-        """Return who may have made it: whoever owns the root, or what it will be in, decides over
-        its content anyway."""
+        """Return the users who may have created it. The owner of the root, or of its parent,
+        controls its content anyway."""
         with self.root_if_any() as root:
             return trusted_users() | {(root or self.above).status().st_uid}
 
@@ -218,11 +219,11 @@ class Workspace:
             os.rmdir(self.directory.name, dir_fd=at.descriptor)
 
     def sweep(self) -> None:
-        """Remove what was moved aside or is staged and held by nobody. Only under the lock, with
-        no journal.
+        """Remove what was moved aside, and staged files that no process uses. Call this only under
+        the lock and without a journal.
 
-        What cannot be removed (another user's, say) costs space only: names are never used twice.
-        Raises OSError when its own directories cannot be listed.
+        Files that cannot be removed (for example those of another user) only cost space, because no
+        name is used twice. Raises OSError if its own directories cannot be listed.
         """
         owners = None
         if is_open_to_others(self.held.status()):
@@ -250,7 +251,7 @@ def _is_held(directory: Directory, name: str) -> bool:
 
 
 def _held_now(directory: Directory, name: str) -> Directory | None:
-    """Return what holds `name` in `directory` from now on, None if somebody else does."""
+    """Return the lock on `name` in `directory`, or None if another process has it."""
     try:
         descriptor = directory.open(name, _OPEN_DIRECTORY)
     except OSError:
@@ -285,6 +286,7 @@ def _check_trusted(directory: Directory, owners: frozenset[int]) -> None:
 def untrusted_place(path: Path) -> UnsafePathError:
     """Return the error for something of a stranger's in the place of a workspace."""
     return UnsafePathError(
-        f"{path} is not a directory of this user, of root or of the cache's owner",
-        hint=f"find out who made {path}, and remove it",
+        f"{path} is not a directory that belongs to this user, to root or to the owner of the "
+        "cache",
+        hint=f"find out who created {path}, and remove it",
     )

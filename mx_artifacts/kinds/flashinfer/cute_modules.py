@@ -31,7 +31,7 @@ _MAX_NAMES = 3
 
 
 def is_cute_module(name: str) -> bool:
-    """Tell from its name whether a directory of cached_ops/ holds CuTe kernels."""
+    """Return whether a directory of cached_ops/ contains CuTe kernels, according to its name."""
     return name.endswith(_SUFFIX)
 
 

@@ -55,9 +55,9 @@ def _default_directory(env: Environment) -> Sequence[str]:
 def entry_of(path: str) -> str:
     """Map a path to what is committed as one.
 
-    vLLM's hash directories go whole or not at all: its loader fails, and the engine does not
-    start, where one of the files that the directory names is missing. A Triton key directory is
-    one entry wherever it lies. All other files of Inductor are entries of their own.
+    A hash directory of vLLM is one entry: if one of the files that it names is missing, vLLM's
+    loader fails and the engine does not start. A Triton key directory is one entry at any depth.
+    Every other file of Inductor is a separate entry.
     """
     hash_directory = hash_directory_of(path)
     if hash_directory is not None:

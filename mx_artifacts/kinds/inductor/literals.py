@@ -52,13 +52,13 @@ def strings_of(text: str) -> list[LiteralString]:
     Strings side by side are one. Raises ValueError: it is no such literal, or too large.
     """
     if len(text) > MAX_LITERAL_BYTES or "\0" in text or "\r" in text:
-        raise ValueError("an index is too long, or has characters that none has")
+        raise ValueError("an index is too long, or has characters that are not allowed")
     form, position, kind = _Form(), 0, ""
     strings: list[LiteralString] = []
     for _ in range(MAX_TOKENS):
         token, before = _TOKEN.match(text, position), kind
         if token is None or token.lastgroup is None:
-            raise ValueError(f"no literal from character {position} on")
+            raise ValueError(f"there is no literal at character {position}")
         kind, position = token.lastgroup, token.end()
         if kind == "end":
             form.end()
@@ -125,18 +125,18 @@ class _Form:
     def _begin(self, bracket: str) -> None:
         in_key = self.next_is_key
         if in_key and bracket != "(":
-            raise ValueError("a literal has a key that cannot be one")
+            raise ValueError("a literal has a value that cannot be a key")
         if self._open:
             self.value()
         elif self._is_whole:
-            raise ValueError("a literal has something behind it")
+            raise ValueError("there is text after a literal")
         if len(self._open) >= MAX_DEPTH:
-            raise ValueError(f"a literal is nested more than {MAX_DEPTH} deep")
+            raise ValueError(f"a literal has more than {MAX_DEPTH} levels")
         self._open.append(_Container(bracket, in_key))
 
     def _close(self, bracket: str) -> None:
         if not self._open:
-            raise ValueError("a literal has a bracket too many")
+            raise ValueError("a literal has too many brackets")
         container = self._open.pop()
         if bracket != container.closes or container.next not in (container.first, "comma"):
             raise ValueError("a literal has a bracket in a wrong place")
@@ -165,7 +165,7 @@ def _string(text: str, position: int, quote: str) -> tuple[str, int]:
             return "".join(parts), found.end()
         escape = _ESCAPE.match(text, found.start())
         if escape is None:
-            raise ValueError("a literal has an escape that repr does not write")
+            raise ValueError("a literal has an escape that repr() never writes")
         plain = escape["plain"]
         parts.append(_PLAIN.get(plain, plain) if plain else chr(int(escape[0][2:], 16)))
         position = escape.end()

@@ -27,7 +27,7 @@ _MAX_STEPS = 200_000
 
 
 def pickle_fault(entry: EntryView, paths: Iterable[str]) -> str | None:
-    """Refuse an entry of which one of the pickles `paths` is empty or cut short."""
+    """Refuse an entry if one of the pickles `paths` is empty or cut short."""
     for path in paths:
         fault = empty_fault(entry, [path])
         if fault is None and entry.read(path, 1) == _PROTOCOL and _is_cut(entry, path):

@@ -54,7 +54,7 @@ def _factors(path: Path) -> dict[str, str]:
     except (OSError, ValueError, RecursionError) as error:
         raise ConfigurationError(f"{path} cannot be read: {error}") from error
     if not isinstance(document, dict):
-        raise ConfigurationError(f"{file} holds no JSON object")
+        raise ConfigurationError(f"{file} has no JSON object")
     return factors
 
 
@@ -64,14 +64,14 @@ def _file_at(path: Path) -> Path:
     found = _unlike(sorted(path.rglob(FACTORS_FILE)))
     if not found:
         raise ConfigurationError(
-            f"{path} holds no file {FACTORS_FILE}",
-            hint="name vLLM's torch_compile_cache directory",
+            f"{path} has no file {FACTORS_FILE}",
+            hint="state the directory torch_compile_cache of vLLM",
         )
     if len(found) > 1:
         listed = ", ".join(str(file.relative_to(path)) for file in found[:8])
         raise ConfigurationError(
-            f"{path} holds {len(found)} unlike files {FACTORS_FILE}: {listed}",
-            hint="name one of them",
+            f"{path} has {len(found)} different files {FACTORS_FILE}: {listed}",
+            hint="state one of them",
         )
     return found[0]
 

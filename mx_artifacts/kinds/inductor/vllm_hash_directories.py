@@ -28,7 +28,7 @@ _MAX_RANKS = 65_536
 
 
 def hash_directory_of(path: str) -> str | None:
-    """Return vLLM's hash directory that `path` is, or lies in; None for what is not vLLM's."""
+    """Return the hash directory of vLLM that is or contains `path`, or None."""
     parts = path.split("/")
     if parts[0] == AOT_DIRECTORY:
         return "/".join(parts[:2])

@@ -57,7 +57,7 @@ class BuildFile:
 
     Attributes:
         steps: in their order; each one's inputs are made by earlier ones, or by none.
-        defaults: outputs that ninja makes where it is not told which; all where there are none.
+        defaults: outputs that ninja makes by default; if there are none, it makes all outputs.
     """
 
     steps: tuple[BuildStep, ...]

@@ -1,8 +1,9 @@
 r"""ninja's dependency log, `.ninja_deps` (version 4): the headers from which each output was made.
 
 `# ninjadeps\n`, a 32-bit version, then records, in the machine's byte order. A record starts with
-a 32-bit size of what follows; its top bit tells the two sorts apart. A path: the name, padded with
-NUL bytes to a multiple of four, then the complement of its number; paths are numbered as they come.
+a 32-bit size of what follows; its top bit distinguishes the two sorts. A path: the name, padded
+with NUL bytes to a multiple of four, then the complement of its number; paths are numbered as they
+come.
 The inputs of an output: the output's number, the 64-bit mtime (ns) that it had, the numbers of its
 inputs. Records are appended; the last one of an output counts (ninja's src/deps_log.h).
 """

@@ -207,7 +207,7 @@ class NinjaModule:
     # --- inputs and outputs ----------------------------------------------------------------------
 
     def require_outputs_inside(self) -> None:
-        """Check that everything that was or will be built lies in the module's own directory.
+        """Check that everything that was or will be built is in the module's own directory.
 
         Raises:
             NotCurrent: something does not, or would replace ninja's own files.

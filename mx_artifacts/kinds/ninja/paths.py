@@ -43,14 +43,14 @@ def root_of(module: bytes, paths: Iterable[bytes]) -> bytes | None:
 
 
 def below(path: bytes, root: bytes | None) -> bytes | None:
-    """Return `path` relative to `root`, None when it does not lie below it."""
+    """Return `path` relative to `root`, or None if it is not below it."""
     if root is None or not path.startswith(root + b"/"):
         return None
     return path[len(root) + 1 :]
 
 
 def move_path(path: bytes, old: bytes | None, new: bytes) -> bytes:
-    """Return `path` below `new` instead of `old`, where it lies below that."""
+    """Return `path` with `new` in place of `old`, if it is below `old`."""
     inside = below(path, old)
     return path if inside is None else new + b"/" + inside
 

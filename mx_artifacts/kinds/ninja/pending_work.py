@@ -92,10 +92,10 @@ def _work_of(
 
 
 def time_below(directory: Path) -> TimeOf:
-    """Return what tells the times of files by their paths, relative ones from `directory`.
+    """Return a function for the times of files by path; relative paths begin at `directory`.
 
-    As ninja does it: links are followed, and a time of 0 counts as 1. A path that cannot be looked
-    at counts as absent.
+    As ninja does it: links are followed, and a time of 0 counts as 1. A path that cannot be read
+    counts as absent.
     """
 
     above = os.fsencode(directory) + b"/"

@@ -38,9 +38,9 @@ def relocation_obstacle() -> str:
 def relocate_ninja_modules(staged: Path, root: Path) -> FixupReport:
     """Make every ninja directory below `staged` current for the same place below `root`.
 
-    One that ninja would build again there is removed from `staged` and reported by its relative
-    path. Where nobody knows, one that was built in this same root is kept and reported as
-    unverified, any other one removed. `root` is resolved, as both tools resolve it.
+    A directory that ninja would build again there is removed from `staged` and reported by its
+    relative path. If this is unknown, a directory that was built in this same root is kept and
+    reported as unverified; any other one is removed. `root` is resolved, as both tools resolve it.
 
     Raises:
         RelocationError: `staged` is itself a ninja directory.
@@ -54,7 +54,7 @@ def relocate_ninja_modules(staged: Path, root: Path) -> FixupReport:
         if directory == staged:
             raise RelocationError(
                 f"the root of this artifact is itself a ninja directory (for {root})",
-                hint="publish the directory above it",
+                hint="publish its parent directory",
             )
         if not directory.is_dir():
             continue  # it was in one that was removed
@@ -75,7 +75,7 @@ def _module_directories(staged: Path) -> list[Path]:
 
 
 def _adapt(module: NinjaModule, obstacle: str) -> str:
-    """Make a module right for its root; return why nobody knows whether it is, or ""."""
+    """Make a module current for its root; return why this cannot be verified, or ""."""
     if not obstacle and module.log.version != RAPIDHASH_VERSION:
         obstacle = f"its .ninja_log is of version {module.log.version}, whose hashes are not known"
     if obstacle:

@@ -46,12 +46,13 @@ def relocate_triton_groups(staged: Path, root: Path) -> FixupReport:
     """Make every Triton key directory below `staged` right for the same place below `root`.
 
     Finds them at any depth, as Inductor and vLLM keep Triton directories inside their own. A key
-    directory whose group is not complete is removed from `staged` and reported, by its relative
-    path: a miss at best, and in an Inductor cache an obstacle. All else is left as it is.
+    directory whose group is not complete is removed from `staged` and reported by its relative
+    path, because it would be a miss at best, and in an Inductor cache an obstacle. All else stays
+    as it is.
 
     Raises:
         UnsafePathError: a group refers to a file outside its key directory, or by an odd name.
-        RelocationError: a group file lies in the root itself, outside any key directory.
+        RelocationError: a group file is in the root itself, outside any key directory.
     """
     written: dict[str, FileContent] = {}
     dropped: dict[str, str] = {}
@@ -60,7 +61,7 @@ def relocate_triton_groups(staged: Path, root: Path) -> FixupReport:
         if not directories[0].path:  # it would be the first of all
             raise RelocationError(
                 f"the root of this artifact is itself a Triton key directory (for {root})",
-                hint="publish the directory above it",
+                hint="publish its parent directory",
             )
         paths = [f"{each.path}/{name}" for each in directories for name in each.groups]
         contents = dict(zip(paths, contents_of(tree, paths, MAX_GROUP_FILE_BYTES), strict=True))
@@ -189,8 +190,8 @@ def check_children(key: str, group: str, children: Mapping[str, str], names: Set
         odd = name in ("", ".", "..") or "/" in name or not name.isprintable()
         if odd or not f"/{path}".endswith(f"/{key}/{name}"):
             raise UnsafePathError(
-                f"Triton group {key}/{group} lists {shown(name)!r} at {shown(path)!r}, "
-                "which is not a file of its own key directory"
+                f"Triton group {key}/{group} lists {shown(name)!r} at {shown(path)!r}, which is "
+                "not in the key directory of the group"
             )
         if name not in names:
             raise IncompleteGroup(f"{group} lists {shown(name)}, which is missing")

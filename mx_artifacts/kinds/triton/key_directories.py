@@ -69,7 +69,7 @@ def key_directory_fault(
 
 
 def loaded_fault(entry: EntryView) -> str | None:
-    """Refuse libraries and device code that are empty or cut short, of which Triton makes a hit."""
+    """Refuse empty or cut-off libraries and device code, which Triton would treat as a hit."""
     fault = binary_fault(entry)
     return fault and fault + _BREAKS_HITS
 
@@ -96,8 +96,9 @@ def _group_fault(entry: EntryView, directory: str, name: str, names: Set[str]) -
 def judge_existing_groups(entry: EntryView, root: Path, fetched: Path | None) -> EntryVerdict:
     """Refuse an entry that exists in `root` while one of its groups points elsewhere.
 
-    Where the other place is gone that is a miss; where it is there, Triton reads it instead. The
-    same directory may have another name. Groups must have passed `key_directory_fault`.
+    If the other place does not exist, that is a miss; if it exists, Triton reads it instead. The
+    other place may be the same directory under another name. Groups must have passed
+    `key_directory_fault`.
     """
     for directory in key_directories(entry):
         for name in names_in(entry, directory):

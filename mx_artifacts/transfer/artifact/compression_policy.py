@@ -32,8 +32,8 @@ MARGIN = 0.9
 
 
 class LinkMeter:
-    """Measures how fast bytes come, whoever reads them: all that was carried, by the time in which
-    anything was being carried. Any thread."""
+    """Measures how fast bytes arrive at all readers together: the number of bytes, divided by the
+    time in which at least one read was running. Any thread."""
 
     def __init__(self, clock: Clock = SYSTEM_CLOCK) -> None:
         self._clock = clock

@@ -64,7 +64,7 @@ class _ReceiverSink:
         self._receiver.write(extent, stored.view)
 
     def keep_until(self, is_done: Callable[[], bool]) -> None:
-        raise AssertionError("a receiver lends no memory")
+        raise AssertionError("a receiver has no memory of its own to read into")
 
 
 def fetch_artifact(
@@ -79,25 +79,25 @@ def fetch_artifact(
     clock: Clock = SYSTEM_CLOCK,
     rng: random.Random | None = None,
 ) -> TransferResult:
-    """Receive an artifact from those of `sources` that deliver.
+    """Receive an artifact from `sources`; some of them may fail.
 
-    Nothing is asked for before header and chunk table hash to `artifact_id` (empty: the only one
-    of the first source, whose id is then that source's word), and `receiver` agrees. Several
-    sources are read from at once; `find_more` is asked for further ones now and then. Blocks for
-    `limits.timeout_seconds` at most, and some seconds more to end threads. Registers
-    `max_inflight` buffers of 4 MiB (of a chunk, where no source tells what is in it), and runs at
-    most as many threads (`Pipeline`).
+    No bytes are requested before header and chunk table hash to `artifact_id` and `receiver` has
+    agreed. (An empty `artifact_id` means the only artifact of the first source; then the id is what
+    that source says.) Several sources are read from at once; from time to time, `find_more` is
+    called for further ones. Blocks for `limits.timeout_seconds` at most, and some seconds more to
+    end threads. Registers `max_inflight` buffers of 4 MiB (of one chunk, if no source has a member
+    index), and runs at most as many threads (`Pipeline`).
 
     Events: TransferStarted, SpanReceived from any thread, SourceFailed, TransferFinished.
 
     Raises:
-        TransferFailedError: all of several sources failed; it lists each and its cause. Where
-            there was one, what it failed by:
+        TransferFailedError: all of several sources failed; it lists each and its cause. If there
+            was only one source, its error:
         ManifestInvalidError, ArtifactIdMismatchError, ChunkChecksumError: its data is wrong.
-        NoFreeSlotError: it was busy all the time.
-        PeerLostError, ReadTimeoutError, TransportError, RemoteError, RecordNotFoundError
+        NoFreeSlotError: it was always busy. PeerLostError, ReadTimeoutError, TransportError,
+        RemoteError, RecordNotFoundError
         RegistrationError: no memory for the buffers here.
-        MxArtifactsError: whatever `receiver` raises.
+        MxArtifactsError: `receiver` raised it.
     """
     rng = rng or random.Random()  # noqa: S311 - jitter and order, not a secret
     deadline = Deadline(limits.timeout_seconds, clock)

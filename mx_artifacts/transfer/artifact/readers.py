@@ -51,7 +51,7 @@ class SpanSource(Protocol):
         ...
 
     def chunks_of(self, span: Span) -> Iterator[tuple[ManifestChunk, int, int]]:
-        """Yield the chunks that a span lies in, and the range [from, to) of each."""
+        """Yield the chunks that contain a span, and the range [from, to) of each."""
         ...
 
     def prepare(self, chunk: ManifestChunk, wait: WaitPolicy) -> ChunkLease:

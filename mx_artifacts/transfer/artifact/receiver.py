@@ -19,12 +19,12 @@ class Receiver(Protocol):
         ...
 
     def begin(self, manifest: ArtifactManifest, maps: Mapping[int, BundleMap]) -> Sequence[Span]:
-        """Hear what there is, before a byte is asked for; return what is wanted of it.
+        """Called with the tables before any byte is requested; return the wanted parts.
 
-        `maps` has every bundle's, by file index, or none where no source tells: then only whole
-        chunks can be wanted, since nothing smaller can be verified.
+        `maps` has the map of every bundle by file index, or is empty if no source has a member
+        index. Then only whole chunks can be wanted, because smaller parts cannot be verified.
 
-        Raises MxArtifactsError to refuse it.
+        Raise MxArtifactsError to refuse the artifact.
         """
         ...
 
@@ -36,9 +36,9 @@ class Receiver(Protocol):
         ...
 
     def stop(self) -> None:
-        """Let those who wait in `write` fail: no more comes. Idempotent, any thread."""
+        """Make waiting calls of `write` fail: no more bytes arrive. Idempotent, any thread."""
         ...
 
     def finish(self) -> None:
-        """Hear that all that was wanted came."""
+        """Called when all wanted parts have arrived."""
         ...

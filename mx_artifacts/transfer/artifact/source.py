@@ -38,7 +38,7 @@ logger = logging.getLogger(__name__)
 
 FIRST_BACKOFF_SECONDS = 0.05
 DAMAGE_REPORT_SECONDS = 5.0
-"""Maximum time of a source to read a damaged chunk again; nobody waits for it but one thread."""
+"""Maximum time for a source to read a damaged chunk again [s]; only one thread waits for it."""
 MAX_BACKOFF_SECONDS = 1.0
 _PLAIN_TRANSPORT = "nixl"
 """What a source without sessions is read by: the reference's can do nothing else."""
@@ -85,7 +85,7 @@ class Source:
 
     @property
     def leases_chunks(self) -> bool:
-        """Whether it leases chunks only, so that those who read from one take all of it."""
+        """Whether it leases chunks only, so that a reader reads whole chunks."""
         return self._whole is None and not self.compression.is_worthwhile
 
     @property
@@ -127,12 +127,14 @@ class Source:
     def _check_whole(self, whole: WholeLease) -> None:
         sizes = {file.file_index: file.size for file in self._manifest.files if file.size}
         if sizes != {index: at.length for index, at in whole.bundles.items()}:
-            raise ManifestInvalidError(f"source {self} leases memory of other sizes than its files")
+            raise ManifestInvalidError(
+                f"source {self} leases memory whose sizes differ from those of its files"
+            )
         if any(at.addr + at.length > MAX_ADDRESS for at in whole.bundles.values()):
-            raise ManifestInvalidError(f"source {self} leases memory at no possible address")
+            raise ManifestInvalidError(f"source {self} leases memory at an impossible address")
 
     def refresh(self) -> bool:
-        """Ask a source that is still receiving what it has by now; return whether that is news.
+        """Ask a source that still receives what it has now; return whether that has changed.
 
         Raises as `open`.
         """
@@ -143,7 +145,7 @@ class Source:
         return is_new
 
     def has(self, span: Span) -> bool:
-        """Return whether all of a span can be read from it now."""
+        """Return whether a whole span can be read from the source now."""
         if self._complete:
             return True
         ranges = self._ranges.get(span.file_index)
@@ -157,11 +159,11 @@ class Source:
         return ranges.has(start, end)
 
     def check_lease(self) -> None:
-        """Return when the artifact, leased as a whole, still is; raise LeaseExpiredError if not."""
+        """Raise LeaseExpiredError if the lease of the whole artifact has ended."""
         if not self.client.renew_leases():
             raise LeaseExpiredError(
-                f"source {self} holds the artifact for this target no more: it had no sign "
-                "of life of it for too long"
+                f"source {self} ended the lease of this target, because it has not heard from "
+                "this target for too long"
             )
 
     @property
@@ -188,7 +190,7 @@ class Source:
             yield
         except PeerLostError as error:
             self._check_is_busy(error)
-            raise NoFreeSlotError(f"{error}, but answers others: it is busy") from error
+            raise NoFreeSlotError(f"{error}, but it answers other calls, so it is busy") from error
 
     def _check_is_busy(self, error: PeerLostError, timeout_seconds: float | None = None) -> None:
         """Return when it did no worse than let one call wait too long; else it is lost, so raise.
@@ -201,7 +203,7 @@ class Source:
         self.check_answers(timeout_seconds)
 
     def close(self) -> None:
-        """Detach and disconnect. Idempotent; nobody reads from it any more."""
+        """Detach and disconnect. Idempotent; no thread may read from it any more."""
         self.client.close()
         with self._lock:
             self._is_closed = True
@@ -211,7 +213,7 @@ class Source:
     # --- reading ---------------------------------------------------------------------------------
 
     def chunks_of(self, span: Span) -> Iterator[tuple[ManifestChunk, int, int]]:
-        """Yield the chunks that a span lies in, and which bytes of each: from, up to."""
+        """Yield the chunks that contain a span, and the bytes of each: from, up to."""
         size, first = self._manifest.chunk_size, self._first_chunks[span.file_index]
         for number in range(span.offset // size, -(-span.end // size)):
             chunk = self._manifest.chunks[first + number]
@@ -297,7 +299,7 @@ class Source:
 
     def _check_not_closed(self) -> None:
         if self._is_closed:
-            raise PeerLostError(f"source {self} is not read from any more")
+            raise PeerLostError(f"source {self} is no longer read from")
 
     def prepare(self, chunk: ManifestChunk, wait: WaitPolicy) -> ChunkLease:
         """Lease `chunk`, for as long as it takes: a busy source is not a broken one."""
@@ -311,7 +313,7 @@ class Source:
         )
 
     def prepare_block(self, span: Span, wait: WaitPolicy) -> BlockLease | None:
-        """Let it encode `span`, likewise; None where it cannot."""
+        """Let the source compress `span`, as long as it takes; None if the source cannot."""
         return self._insist(
             lambda: self.client.prepare_block(
                 self._artifact,
@@ -337,7 +339,7 @@ class Source:
                 self._check_is_busy(error, wait.remaining())
                 waited_seconds = self.clock.monotonic() - started
             except RecordNotFoundError as error:  # it gave us its tables, so it is stopping
-                raise PeerLostError(f"{error}; it served that a moment ago") from error
+                raise PeerLostError(f"{error}; it served the artifact shortly before") from error
             wait.pause(backoff, waited_seconds)
             backoff = min(2 * backoff, MAX_BACKOFF_SECONDS)
 

@@ -41,7 +41,8 @@ def check_header(header: ArtifactHeader, asked: ArtifactRef) -> int:
     )
     if asked.artifact_id and header.artifact_id != asked.artifact_id:
         raise ArtifactIdMismatchError(
-            f"asked for artifact {asked.artifact_id}, the header is of {header.artifact_id!r}"
+            f"the request was for artifact {asked.artifact_id}, but the header is of "
+            f"{header.artifact_id!r}"
         )
     implied = check_file_table(header.files, header.chunk_size, header.manifest_version)
     total_size = sum(file.size for file in header.files)

@@ -133,7 +133,7 @@ class ReaderConnection:
         if length is None or len(self._input) < length:
             return
         if len(self._input) > length:
-            raise FrameError("it asks again before it has the answer")
+            raise FrameError("it sent another request before it received the answer")
         views = self._table.find(decode_request(self._input), self._grant)
         self._input.clear()
         if views is None:

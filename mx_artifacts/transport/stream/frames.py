@@ -6,9 +6,9 @@
     source: answer         status [1 byte]; if it is OK, the ranges' bytes one after the other
 
 Integers are big-endian. The proof is an HMAC-SHA256 of the nonce, cut off, whose key is the token:
-the token itself is not sent. A target says nothing before it has a greeting, so that nobody who
-makes up a descriptor lets it talk to a service of another protocol. It asks again only when it has
-the whole answer. After any status but OK the source closes the connection.
+the token itself is not sent. A target says nothing before it has a greeting, so that an invented
+descriptor cannot make it talk to a service of another protocol. It sends the next request only
+after it has the whole answer. After any status but OK the source closes the connection.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def decode_greeting(data: bytes) -> bytes:
 
 
 def proof_of(token: bytes, nonce: bytes) -> bytes:
-    """Return what only someone who knows `token` can say of `nonce`."""
+    """Return the proof for `nonce`, which only a peer that knows `token` can compute."""
     return hmac.digest(token, nonce, "sha256")[:PROOF_BYTES]
 
 
@@ -100,7 +100,7 @@ def request_length(data: bytes | bytearray) -> int | None:
         return None
     (count,) = _COUNT.unpack_from(data)
     if not 0 < count <= MAX_RANGES:
-        raise FrameError(f"a request for {count} ranges")
+        raise FrameError(f"it requests {count} ranges, which is not possible")
     return _COUNT.size + int(count) * _RANGE.size
 
 
@@ -134,7 +134,9 @@ class StreamDescriptor:
             TransportError: it is damaged.
         """
         if data.startswith(NIXL_MAGIC):
-            raise TransportNotAllowedError("it serves over NIXL only, which is not allowed here")
+            raise TransportNotAllowedError(
+                "it serves over NIXL only, which is not allowed on this node"
+            )
         if not is_stream_descriptor(data) or len(data) != _DESCRIPTOR.size:
             raise TransportError(f"the agent descriptor ({len(data)} bytes) is damaged")
         _, port, agent_id, serial, token = _DESCRIPTOR.unpack(data)

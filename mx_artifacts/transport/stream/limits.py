@@ -25,15 +25,16 @@ class StreamLimits:
     """Bounds of one listener. Times in seconds.
 
     Attributes:
-        max_connections: at once. Where all are in use, an idle one is closed for a new one; where
-            none is idle, new ones wait in the kernel's queue.
-        max_silent: connections without a valid hello at once; one more closes the oldest. Honest
-            targets need a moment for it too, of which hundreds may come at once.
-        max_share: the part of `max_connections` that one peer address may have, by which a single
-            peer cannot keep all others out. The own machine's addresses may have all.
-        hello_seconds: for a hello to arrive, and for a request once it has begun.
-        idle_seconds: between two requests.
-        progress_seconds: in which a reader must take `min_progress_bytes`, or all that is left.
+        max_connections: maximum number at once. If all are in use, an idle one is closed for a new
+            one; if none is idle, new ones wait in the kernel's queue.
+        max_silent: maximum number of connections without a valid hello; one more closes the oldest.
+            Honest targets need a moment for the hello, too, and hundreds of them may connect at
+            once.
+        max_share: the part of `max_connections` that one peer address may have, so that one peer
+            cannot block all others. Addresses of this machine may have all.
+        hello_seconds: time for a hello to arrive, and for a request after its first byte.
+        idle_seconds: maximum time between two requests.
+        progress_seconds: time in which a reader must take `min_progress_bytes`, or the rest.
     """
 
     max_connections: int

@@ -85,8 +85,8 @@ class Connection:
 def stranger(where: str, why: str) -> TransportError:
     """Return the error of a peer that is none."""
     return TransportError(
-        f"what answers at {where} does not speak the stream protocol: {why}",
-        hint="see what listens there, and whether both ends run one release",
+        f"the program that answers at {where} does not speak the stream protocol: {why}",
+        hint="check which program listens there, and whether both ends run the same release",
     )
 
 
@@ -161,7 +161,7 @@ class StreamRead:
             raise self._error
 
     def abort(self, error: TransportError) -> None:
-        """End the read with `error`, as soon as nobody receives for it. Any thread."""
+        """End the read with `error`, as soon as no thread receives for it. Any thread."""
         self._error = self._error or error
         self._aborted = True
         connection = self._connection
@@ -260,10 +260,10 @@ class StreamRead:
             self._lost("it closed the connection")
             return
         if status[0] == Status.UNKNOWN_TOKEN:
-            raise PeerLostError(f"the agent at {self._peer.where} is another one than before")
+            raise PeerLostError(f"the agent at {self._peer.where} is not the same as before")
         if status[0] == Status.NOT_REGISTERED:
             raise TransportError(
-                f"a range to read lies in no region that the agent at {self._peer.where} "
+                f"a range to read is not in any region that the agent at {self._peer.where} "
                 "registered before it made its descriptor",
                 hint="connect with a descriptor made after the memory was registered",
             )
@@ -305,7 +305,7 @@ class StreamRead:
             self._guarded(lambda: self._begin(fresh=True))
             return
         self._fail(
-            PeerLostError(f"the agent at {self._peer.where} went away: {why}", hint=FIREWALL_HINT)
+            PeerLostError(f"the agent at {self._peer.where} is lost: {why}", hint=FIREWALL_HINT)
         )
 
     def _fail(self, error: MxArtifactsError) -> None:

@@ -37,8 +37,9 @@ class StreamRegion(PlacedRegion):
 class RegionTable:
     """The regions of one agent, and its tokens. Any thread.
 
-    A token grants the regions that were registered before it was made, and no later ones. Of those
-    a reader must know the address, which is made up at random and told with a lease only.
+    A token grants access to the regions that were registered before it was made, and to no later
+    ones. A reader must also know the address of a region, which is random and is sent only with a
+    lease.
     """
 
     def __init__(self) -> None:
@@ -52,15 +53,15 @@ class RegionTable:
         return self._regions.get(region.addr) is region
 
     def add(self, view: memoryview, addr: int | None) -> StreamRegion:
-        """Register the bytes `view` at `addr`; None makes an address up.
+        """Register the bytes `view` at `addr`; None: at a random address.
 
         Raises:
-            RegistrationError: a region lies at that address already.
+            RegistrationError: there is already a region at that address.
         """
         with self._lock:
             at = self._free_address(view.nbytes) if addr is None else addr
             if self._overlaps(at, view.nbytes):
-                raise RegistrationError(f"a region at {at:#x} is registered already")
+                raise RegistrationError(f"a region at {at:#x} is already registered")
             self._serial += 1
             region = StreamRegion(self, view, at, self._serial)
             self._regions[at] = region

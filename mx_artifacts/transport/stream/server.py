@@ -1,7 +1,7 @@
 """The source side: one thread that accepts connections and sends what their tokens allow.
 
-The thread never waits for a peer: sockets do not block, and a reader that takes no bytes delays
-nobody.
+The thread never waits for a peer: sockets do not block, and a reader that takes no bytes delays no
+other reader.
 """
 
 from __future__ import annotations

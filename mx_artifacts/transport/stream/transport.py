@@ -84,8 +84,8 @@ class StreamTransport:
             if self._server is not None:
                 if self._listens_at != host:
                     raise ConfigurationError(
-                        f"agent {self._name!r} listens at {self._listens_at!r} already",
-                        hint="open a transport for each host that is served at",
+                        f"agent {self._name!r} already listens at {self._listens_at!r}",
+                        hint="open one transport for each host to listen on",
                     )
                 return
             try:
@@ -155,14 +155,16 @@ class StreamTransport:
     ) -> PendingRead:
         check_ranges(source, target, _PROPERTIES)
         if not isinstance(peer, StreamPeer):
-            raise ValueError("the peer is another transport's")
+            raise ValueError("the peer belongs to another transport")
         views = []
         for wanted, (region, offset) in zip(source, target, strict=True):
             if not isinstance(region, StreamRegion) or region not in self._table:
-                raise ValueError("a target region is closed or another transport's")
+                raise ValueError("a target region is closed or belongs to another transport")
             views.append(region.view[offset : offset + wanted.length])
         if any(wanted.device_id for wanted in source):
-            raise TransportError("a range to read lies on a device: no such memory is registered")
+            raise TransportError(
+                "a range to read is in device memory, which cannot be registered here"
+            )
         requests = [
             (encode_request(source[at : at + MAX_RANGES]), views[at : at + MAX_RANGES])
             for at in range(0, len(source), MAX_RANGES)
@@ -208,7 +210,7 @@ class StreamTransport:
 
 
 class RemoteAgent:
-    """A source that is read from: its newest token, and connections that nobody uses now."""
+    """A source to read from: its newest token, and the connections that are not in use."""
 
     def __init__(self, host: str, descriptor: StreamDescriptor) -> None:
         self.host = host
@@ -286,7 +288,7 @@ class RemoteAgent:
         while True:
             with self._lock:
                 if self._closed:
-                    raise PeerLostError(f"the agent at {self.where} is not connected any more")
+                    raise PeerLostError(f"the agent at {self.where} is no longer connected")
                 if fresh or not self._idle:
                     break
                 connection = self._idle.pop()
@@ -312,7 +314,7 @@ class RemoteAgent:
         connection.close()
 
     def close(self) -> None:
-        """Close the connections that nobody uses, and make no more. Idempotent."""
+        """Close the connections that are not in use, and open no more. Idempotent."""
         with self._lock:
             self._closed = True
             _close_all(self._idle)
@@ -339,7 +341,7 @@ def _close_all(connections: list[Connection]) -> None:
 
 
 def _is_readable(connection: Connection) -> bool:
-    """Return whether something came on an idle connection: its end, or what nobody asked for."""
+    """Return whether something arrived on an idle connection: its end, or unrequested bytes."""
     poller = select.poll()
     poller.register(connection.socket, select.POLLIN)
     return bool(poller.poll(0))

@@ -250,9 +250,9 @@ def test_factors_that_cannot_be_compared(tmp_path: Path) -> None:
         write(tmp_path / "two" / name / "cache_key_factors.json", {**FACTORS, "code_hash": name})
     empty = tmp_path / "empty"
     empty.mkdir()
-    with pytest.raises(ConfigurationError, match=r"holds 2 unlike files .*a/cache_key_factors"):
+    with pytest.raises(ConfigurationError, match=r"has 2 different files .*a/cache_key_factors"):
         compare_factor_files(file, tmp_path / "two")
-    with pytest.raises(ConfigurationError, match="holds no file"):
+    with pytest.raises(ConfigurationError, match="has no file"):
         compare_factor_files(file, empty)
     with pytest.raises(ConfigurationError, match="no JSON object"):
         compare_factor_files(file, write(tmp_path / "list.json", [1]))

@@ -139,7 +139,7 @@ def test_who_is_waited_for_too_long_is_named_and_not_who_waited(
         other.follow(replace(report, progress=min(report.progress, Progress.STAGED)))
 
     server.script = script
-    message = r"nothing: waited 20 s for b \(staged\); what this member had moved in is taken back$"
+    message = r"nothing: waited 20 s for b \(staged\); this member takes back what it has moved$"
     with pytest.raises(GroupFailedError, match=message), member_of(server) as member:
         install(member)
     assert server.rounds[-1].reason == "member a failed: waited 20 s for b (staged)"
@@ -180,7 +180,7 @@ def test_an_own_failure_is_told_to_the_others_and_is_the_groups(
 ) -> None:
     cause = NoSourceError("nobody") if retryable else InstallError("never")
     with (
-        pytest.raises(GroupFailedError, match="member a, this one, failed") as caught,
+        pytest.raises(GroupFailedError, match="member a, on this node, failed") as caught,
         member_of(server),
     ):
         raise cause
@@ -237,7 +237,9 @@ def test_an_outage_before_the_move_is_a_failure(server: Server, other: Other) ->
     other.say(Progress.STAGED)
     server.script = down(Progress.STAGED)
     with (
-        pytest.raises(GroupFailedError, match="the others cannot be asked: server is down"),
+        pytest.raises(
+            GroupFailedError, match="this member cannot reach the central server: server is down"
+        ),
         member_of(server) as member,
     ):
         install(member)
@@ -252,7 +254,9 @@ def test_an_outage_after_the_move_is_doubt(server: Server, other: Other, lost: b
 
     server.script = script
     with (
-        pytest.raises(GroupInDoubtError, match="on other nodes, but this") as caught,
+        pytest.raises(
+            GroupInDoubtError, match="on other nodes, but the roots of this node"
+        ) as caught,
         member_of(server) as member,
     ):
         install(member)
@@ -265,7 +269,9 @@ def test_a_failure_after_all_have_moved_says_that_others_have_it(
 ) -> None:
     server.script = other.follow
     member = member_of(server)
-    with pytest.raises(GroupInDoubtError, match="is installed, but not by this member: disk"):
+    with pytest.raises(
+        GroupInDoubtError, match="was installed by the other members, but not by this one: disk"
+    ):
         run(member, lambda: fail(OSError("disk failed")))
 
 
@@ -320,7 +326,7 @@ def test_a_second_living_member_of_that_name_is_refused(server: Server) -> None:
         twin.say(Progress.FETCHING)
 
     server.script = answer_too
-    with pytest.raises(ConfigurationError, match="another living member a") as caught:
+    with pytest.raises(ConfigurationError, match="already has a running member a") as caught:
         member_of(server).__enter__()
     assert "--group-member" in caught.value.hint()
 

@@ -41,19 +41,19 @@ def test_an_index_of_what_the_bundle_holds_is_believed() -> None:
 @pytest.mark.parametrize("content", [b"", b"good", bytes(CHECKSUM_UNIT_BYTES)])
 def test_a_short_member_has_no_block_that_could_stand_for_another_content(content: bytes) -> None:
     entry = entry_of("k/f", content, (crc32c(b"evil"),))
-    with pytest.raises(ManifestInvalidError, match="the blocks of member 'k/f'"):
+    with pytest.raises(ManifestInvalidError, match="the block checksums of member 'k/f'"):
         mapped(entry, bundle_of("k/f", content))
 
 
 @pytest.mark.parametrize("blocks", [(), LONG_BLOCKS[:1], LONG_BLOCKS[::-1], (*LONG_BLOCKS, 0)])
 def test_the_blocks_of_a_long_member_join_to_its_checksum(blocks: tuple[int, ...]) -> None:
-    with pytest.raises(ManifestInvalidError, match="the blocks of member 'k/f'"):
+    with pytest.raises(ManifestInvalidError, match="the block checksums of member 'k/f'"):
         mapped(entry_of("k/f", LONG, blocks), bundle_of("k/f", LONG))
 
 
 def test_a_directory_has_no_blocks() -> None:
     entry = index_of_rows([("k", True, len(LONG), 0o755, 0, crc32c(LONG), LONG_BLOCKS)])
-    with pytest.raises(ManifestInvalidError, match="the blocks of member 'k'"):
+    with pytest.raises(ManifestInvalidError, match="the block checksums of member 'k'"):
         mapped(entry, bundle_of("k", LONG, is_dir=True))
 
 

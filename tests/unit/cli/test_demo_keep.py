@@ -51,7 +51,7 @@ def test_the_place_is_named(
     assert ended.code == (1 if fails else 0)
     first = ended.err.splitlines()[0]
     if format in ("human", "quiet"):
-        assert first == f"everything is kept in {kept}"
+        assert first == f"caches and logs are kept in {kept}"
     else:
         assert json.loads(first)["directory"] == str(kept)
         if not fails:

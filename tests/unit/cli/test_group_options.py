@@ -46,8 +46,8 @@ def node(monkeypatch: pytest.MonkeyPatch) -> Iterator[Node]:
 @pytest.mark.parametrize(
     ("args", "message"),
     [
-        (("--group", "g"), "belong together"),
-        (("--group-size", "2"), "belong together"),
+        (("--group", "g"), "must be used together"),
+        (("--group-size", "2"), "must be used together"),
         (("--group", "g h", "--group-size", "2"), "--group is 'g h'"),
         (("--group", "g", "--group-size", "0"), "--group-size is '0'"),
         (("--group", "g", "--group-size", "257"), "--group-size is '257'"),
@@ -56,7 +56,9 @@ def node(monkeypatch: pytest.MonkeyPatch) -> Iterator[Node]:
         (("--group", "g", "--group-size", "2", "--kind", "all"), "cannot agree"),
     ],
 )
-def test_what_makes_no_sense(args: tuple[str, ...], message: str, run: RunCli) -> None:
+def test_invalid_options_of_a_group_are_refused(
+    args: tuple[str, ...], message: str, run: RunCli
+) -> None:
     kind = () if "--kind" in args else ("--kind", "triton")
     ended = run(*FETCH, *kind, *args)
     assert ended.code == 2

@@ -84,7 +84,7 @@ def value_of(option: SettingOption, *args: str) -> Any:
 
 
 @pytest.mark.parametrize("option", OPTIONS)
-def test_flag_wins_over_environment_wins_over_default(
+def test_a_flag_overrides_the_environment_which_overrides_the_default(
     option: SettingOption, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     setting = option.setting
@@ -145,7 +145,7 @@ def test_malformed_identities_are_named(text: str) -> None:
     assert "gpu_arch=sm90" in caught.value.hint()
 
 
-def test_a_value_for_one_kind_alone_wins_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_value_for_one_kind_overrides_one_for_all_kinds(monkeypatch: pytest.MonkeyPatch) -> None:
     taken = {}
 
     def probe(kind: CacheKind, **given: Any) -> None:
@@ -160,12 +160,12 @@ def test_a_value_for_one_kind_alone_wins_for_it(monkeypatch: pytest.MonkeyPatch)
         "triton": {"dtype": "bf16", "gpu_arch": "sm80"},
         "tilelang": {"GPU_ARCH": "sm90", "dtype": "bf16", "x": "1"},
     }
-    with pytest.raises(ConfigurationError, match="disagree"):
+    with pytest.raises(ConfigurationError, match="contradict each other"):
         identify(SelectedKind(get_kind("triton")), "m", replace(stated_options, arch="sm90"))
 
 
 def test_an_identity_field_stated_twice_is_refused() -> None:
-    with pytest.raises(ConfigurationError, match="'a' twice"):
+    with pytest.raises(ConfigurationError, match="two different values for 'a'"):
         parsed(options.identity_option, "--identity", "a=1", "--identity", "a=2")
 
 

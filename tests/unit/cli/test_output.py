@@ -128,7 +128,7 @@ def test_reasons_that_differ_in_the_entrys_name_are_one() -> None:
         SkippedPath("k1", "k10 is not it"),
     ]
     assert skipped_lines(skipped_groups(skipped)) == [
-        "skipped 40: a file of it was being written while packed (k0, k1, k2, …)",
+        "skipped 40: one of its files was being written while packed (k0, k1, k2, …)",
         "skipped 2: it vanished while packed (k40, k41)",
         "skipped 1: k10 is not it (k1)",
     ]
@@ -138,4 +138,4 @@ def test_very_many_reasons_are_counted_only() -> None:
     groups = skipped_groups(SkippedPath(f"k{n}", f"reason {n}") for n in range(15))
     lines = skipped_lines(groups)
     assert len(lines) == 11
-    assert lines[-1] == "skipped 5: for 5 other reasons (all with --format json)"
+    assert lines[-1] == "skipped 5: 5 other reasons (--format json shows all)"

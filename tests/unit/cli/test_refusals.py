@@ -33,7 +33,7 @@ def _run(capsys: pytest.CaptureFixture[str]) -> RunCli:
 @pytest.mark.parametrize(
     "options", [("--host", "h"), ("--listen", "h"), ("--port", "7"), ("--port", "0", "--host=h")]
 )
-def test_an_address_without_a_seed(options: tuple[str, ...], run: RunCli) -> None:
+def test_addresses_are_refused_without_seed(options: tuple[str, ...], run: RunCli) -> None:
     ended = run(*FETCH, "--model", "m", *options, "--format", "json")
     assert ended.code == 2
     assert "without --seed" in ended.error["message"]
@@ -42,7 +42,7 @@ def test_an_address_without_a_seed(options: tuple[str, ...], run: RunCli) -> Non
 
 @pytest.mark.parametrize("verb", [PUBLISH, FETCH, WHY, LIST], ids=lambda verb: verb[0])
 @pytest.mark.parametrize("name", [NOT_UTF8, "a\x1b[2J", "a\nb", "x" * 1025, " "])
-def test_a_model_name(verb: tuple[str, ...], name: str, run: RunCli) -> None:
+def test_invalid_model_names_are_refused(verb: tuple[str, ...], name: str, run: RunCli) -> None:
     ended = run(*verb, "--model", name, "--format", "json")
     assert ended.code == 2
     assert ended.error["message"].startswith("--model is ")
@@ -66,7 +66,7 @@ def test_a_model_name(verb: tuple[str, ...], name: str, run: RunCli) -> None:
         (("serve", "--backend", NOT_UTF8), "--backend"),
     ],
 )
-def test_other_values(args: tuple[str, ...], named: str, run: RunCli) -> None:
+def test_other_invalid_values_are_refused(args: tuple[str, ...], named: str, run: RunCli) -> None:
     ended = run(*args, "--format", "json")
     assert ended.code == 2
     assert named in ended.error["message"]
@@ -78,10 +78,12 @@ def test_other_values(args: tuple[str, ...], named: str, run: RunCli) -> None:
     [("--dry-run",), ("--group", "g", "--group-size", "2"), ("--artifact-id", "a" * 64)],
     ids=lambda words: words[0],
 )
-def test_what_leaves_nothing_to_follow(beside: tuple[str, ...], run: RunCli) -> None:
+def test_follow_refuses_options_that_leave_nothing_to_follow(
+    beside: tuple[str, ...], run: RunCli
+) -> None:
     ended = run(*FETCH, "--model", "m", "--follow", *beside, "--format", "json")
     assert (ended.code, ended.error["type"]) == (2, "ConfigurationError")
-    assert ended.error["message"].startswith(f"--follow does not go with {beside[0]}, ")
+    assert ended.error["message"].startswith(f"--follow cannot be used with {beside[0]}, ")
     assert ended.error["hint"]
 
 
@@ -97,7 +99,7 @@ def test_an_accelerator_family_is_taken_in_any_case(family: str, run: RunCli) ->
     ("name", "value"),
     [("MX_TRANSPORT", "foo"), ("MX_TRANSPORT", "inproc"), ("MX_NIXL_BACKEND", "GDS")],
 )
-def test_a_data_plane_that_does_not_reach_other_nodes(
+def test_transports_that_cannot_reach_other_nodes_are_refused(
     name: str, value: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("MX_TRANSPORT", "nixl")
@@ -107,7 +109,7 @@ def test_a_data_plane_that_does_not_reach_other_nodes(
     assert name in caught.value.hint()
 
 
-def test_what_cannot_be_a_bundle(run: RunCli, tmp_path: Path) -> None:
+def test_inspect_refuses_files_that_are_no_bundle(run: RunCli, tmp_path: Path) -> None:
     fifo, text = tmp_path / "fifo", tmp_path / "text"
     os.mkfifo(fifo)
     text.write_text("root:x:0:0\n" * 100)
@@ -117,13 +119,13 @@ def test_what_cannot_be_a_bundle(run: RunCli, tmp_path: Path) -> None:
         assert "bundle" in ended.error["hint"]
 
 
-def test_a_redis_url_is_corrected_where_it_was_given(run: RunCli) -> None:
+def test_the_hint_for_a_wrong_redis_url_names_the_option(run: RunCli) -> None:
     ended = run("serve", "--port", "0", "--backend", "redis://", "--format", "json")
     assert ended.code == 2
     assert "--backend" in ended.error["hint"]
 
 
-def test_facts_come_in_one_order_and_long_names_are_cut() -> None:
+def test_identities_print_in_one_order_and_long_names_are_cut() -> None:
     there = {"b": "1", "a": "2", "c": "3"}
     identity = SourceIdentity(model_name="x" * 3000, extra_parameters=there)
     again = identity.with_fields(extra_parameters=dict(sorted(there.items())))
@@ -133,7 +135,7 @@ def test_facts_come_in_one_order_and_long_names_are_cut() -> None:
 
 @pytest.mark.parametrize("verb", ["verify", "used", "uninstall"])
 @pytest.mark.parametrize("named", ["root", "other.json", "absent"])
-def test_what_is_no_receipt_is_not_advised_to_be_removed(
+def test_the_hint_for_a_file_that_is_no_receipt_does_not_say_to_remove_it(
     verb: str, named: str, tmp_path: Path, run: RunCli
 ) -> None:
     (tmp_path / "root").mkdir()
@@ -155,7 +157,9 @@ def test_why_takes_one_kind(kinds: tuple[str, ...], run: RunCli) -> None:
 
 @pytest.mark.process
 @pytest.mark.parametrize("verb", ["verify", "used"])
-def test_an_install_that_was_killed_is_not_nothing(verb: str, tmp_path: Path, run: RunCli) -> None:
+def test_a_killed_install_is_reported_and_can_be_taken_back(
+    verb: str, tmp_path: Path, run: RunCli
+) -> None:
     root, bundle = tmp_path / "root", make_bundle(tmp_path / "artifact.tar", NEW)
     killed, _, _ = install_process.run(
         root=root, bundle=bundle, replace=False, kill_on="install.moved"
@@ -174,7 +178,7 @@ def test_an_install_that_was_killed_is_not_nothing(verb: str, tmp_path: Path, ru
     assert not workspace_of(root).exists()
 
 
-def test_verify_of_what_installed_nothing_says_so(tmp_path: Path, run: RunCli) -> None:
+def test_verify_says_when_nothing_was_installed(tmp_path: Path, run: RunCli) -> None:
     root = fill(tmp_path / "root", NEW)
     receipt = install(root, make_bundle(tmp_path / "artifact.tar", NEW)).receipt_path
     document = json.loads(receipt.read_text())
@@ -182,21 +186,21 @@ def test_verify_of_what_installed_nothing_says_so(tmp_path: Path, run: RunCli) -
     receipt.write_text(json.dumps(document))
     ended = run("verify", str(receipt))
     assert ended.code == 0
-    assert "installed nothing; 3 entries were kept, which this does not check" in ended.out
-    assert "k1, which was not usable: its group file names another root" in ended.out
+    assert "nothing was installed; 3 entries were kept, which verify does not check" in ended.out
+    assert "k1 was kept, but was not usable: its group file names another root" in ended.out
     assert "0 intact" not in ended.out
 
 
 @pytest.mark.parametrize(
     ("option", "value", "message"),
     [
-        ("--identity", "triton.=1", "is 'triton.=1', but should be [KIND.]KEY=VALUE: a key"),
-        ("--identity", "=1", "is '=1', but should be [KIND.]KEY=VALUE: a key or kind is missing"),
+        ("--identity", "triton.=1", "is 'triton.=1', but should be [KIND.]KEY=VALUE: the key"),
+        ("--identity", "=1", "is '=1', but should be [KIND.]KEY=VALUE: the key or kind is missing"),
         ("--identity", "a", "is 'a', but should be [KIND.]KEY=VALUE: the = is missing"),
-        ("--root", "triton/autotune=/x", "names 'triton/autotune', but triton has no further root"),
+        ("--root", "triton/autotune=/x", "names 'triton/autotune', but triton has no such root"),
     ],
 )
-def test_a_part_that_is_missing_is_named(
+def test_the_error_names_the_missing_part_of_an_option(
     option: str, value: str, message: str, run: RunCli
 ) -> None:
     ended = run(*FETCH, "--model", "m", option, value, "--format", "json")
@@ -205,7 +209,7 @@ def test_a_part_that_is_missing_is_named(
 
 
 @pytest.mark.process
-def test_a_killed_install_over_another_is_warned_of(tmp_path: Path, run: RunCli) -> None:
+def test_verify_warns_of_a_killed_install_over_another_one(tmp_path: Path, run: RunCli) -> None:
     root, bundle = tmp_path / "root", make_bundle(tmp_path / "artifact.tar", NEW)
     install(root, bundle)
     install_process.run(root=root, bundle=bundle, replace=True, kill_on="install.moved")

@@ -169,7 +169,7 @@ def test_a_process_that_joins_twice_is_in_one_round() -> None:
 def test_a_second_process_with_a_members_id_is_refused_while_the_first_lives() -> None:
     board = ReadScheduler()
     board.join("a")
-    with pytest.raises(ConflictError, match="living member a"):
+    with pytest.raises(ConflictError, match="running member a"):
         board.join("a", "a2")
     board.pass_seconds(PRESENCE_SECONDS + 1)
     again = board.join("a", "a2")
@@ -181,7 +181,9 @@ def test_a_second_process_with_a_members_id_is_refused_while_the_first_lives() -
 def test_sizes_that_differ_and_members_too_many_are_refused() -> None:
     board = ReadScheduler()
     board.join("a")
-    with pytest.raises(ConfigurationError, match="size 2, says a, and 3, says b"):
+    with pytest.raises(
+        ConfigurationError, match="size 2 according to member a, but size 3 according to member b"
+    ):
         board.join("b", size=3)
     board.join("b")
     with pytest.raises(ConfigurationError, match="has all of its 2 members: a, b"):

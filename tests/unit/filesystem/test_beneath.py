@@ -153,7 +153,7 @@ def test_a_private_directory_is_empty_and_this_users_alone(
 
     (tmp_path / "in/a").chmod(0o700)
     monkeypatch.setattr(os, "mkdir", swapped)
-    with pytest.raises(UnsafePathError, match="is not the directory that was made"):
+    with pytest.raises(UnsafePathError, match="is not the directory that was just created"):
         held.make_private("y-")
 
 

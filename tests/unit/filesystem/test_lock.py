@@ -135,7 +135,7 @@ def test_what_is_no_lock_of_ours_is_neither_waited_for_nor_written_to(
     else:
         file.path.hardlink_to(precious)
     with (
-        pytest.raises(UnsafePathError, match="no lock of ours") as caught,
+        pytest.raises(UnsafePathError, match="not a lock file of mx-artifacts") as caught,
         locked([file], 5.0, FakeClock()),
     ):
         pass

@@ -107,7 +107,9 @@ def test_a_version_that_cannot_be_told_is_refused_by_name(
         make(kind, backend_framework="vllm", backend_framework_version="1")
     assert f"--identity {name}=VALUE" in raised.value.hint()
     for value in ("unknown", "Unknown", ""):
-        with pytest.raises(ConfigurationError, match="unknown must not match unknown"):
+        with pytest.raises(
+            ConfigurationError, match="an unknown value must not match another unknown value"
+        ):
             make(kind, **{name: value})
 
 

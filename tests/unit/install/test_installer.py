@@ -402,7 +402,7 @@ def test_root_within_a_root(root: Path, bundle: Path) -> None:
 def test_one_directory_for_two_roots_is_refused(root: Path, bundle: Path, tmp_path: Path) -> None:
     link = tmp_path / "link"
     link.symlink_to(root)
-    with pytest.raises(ConfigurationError, match="one directory"):
+    with pytest.raises(ConfigurationError, match="the same directory"):
         install_roots(
             _two_roots(root, link, bundle, bundle), artifact=ORIGIN, lock_timeout_seconds=1
         )

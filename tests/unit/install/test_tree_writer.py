@@ -157,7 +157,7 @@ def test_a_file_of_which_a_part_is_missing(tmp_path: Path) -> None:
     sink.write(0, data[:1000])
     with pytest.raises(InstallVerificationError, match=r"112 bytes of 'x'"):
         writer.finish()
-    with pytest.raises(BundleError, match="without its end"):
+    with pytest.raises(BundleError, match="is cut off at byte"):
         sink.finish()
     writer.close()
 

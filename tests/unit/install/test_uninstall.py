@@ -158,7 +158,7 @@ def test_a_copied_receipt_removes_nothing(root: Path, bundle: Path, tmp_path: Pa
     receipt = install(root, bundle).receipt_path
     copy = tmp_path / receipt.name
     copy.write_bytes(receipt.read_bytes())
-    with pytest.raises(ConfigurationError, match="not where"):
+    with pytest.raises(ConfigurationError, match="not in the directory"):
         undo(copy)
     assert contents(root) == NEW
 

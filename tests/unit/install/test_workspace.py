@@ -157,7 +157,9 @@ def test_receipt_of_another_release_is_told_from_a_damaged_one(tmp_path: Path) -
     _set("format_version", value=2)(document)
     path.write_text(json.dumps(document))
     for load in (load_receipt, load_named_receipt):
-        with pytest.raises(MxArtifactsError, match="format 2, of another release") as caught:
+        with pytest.raises(
+            MxArtifactsError, match="format 2, which another release wrote"
+        ) as caught:
             load(path)
         assert "--replace" in caught.value.hint()
 

@@ -126,8 +126,8 @@ FAULTS: dict[str, Case] = {
     ),
     "triton: a child elsewhere": (
         *("triton", KEY, f"{KEY}/__grp__block.json", lead_away),
-        f"Triton group {KEY}/__grp__block.json lists 'block.json' at '/etc/passwd', which is not a "
-        "file of its own key directory",
+        f"Triton group {KEY}/__grp__block.json lists 'block.json' at '/etc/passwd', which is not "
+        "in the key directory of the group",
     ),
     "triton: empty cubin": (
         *("triton", KEY, f"{KEY}/block.cubin", empty),

@@ -132,11 +132,11 @@ def test_the_kinds_parameter_is_not_the_users() -> None:
 
 
 def test_the_reference_has_no_such_kind() -> None:
-    with pytest.raises(ConfigurationError, match="knows no cache kind generic"):
+    with pytest.raises(ConfigurationError, match="has no cache kind generic"):
         probe_identity(get_kind("generic"), model_name="m", env={}, profile=Profile.REFERENCE)
 
 
 def test_a_generic_cache_has_no_usual_place() -> None:
-    with pytest.raises(ConfigurationError, match="no usual place"):
+    with pytest.raises(ConfigurationError, match="no default root"):
         get_kind("generic").roots[0].locate({"HOME": "/h"}, BackendFramework.UNKNOWN)
     assert generic.KIND not in all_kinds()  # `--kind all` cannot mean it

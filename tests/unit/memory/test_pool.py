@@ -134,7 +134,7 @@ def test_a_buffer_comes_back_once(transport: InprocTransport) -> None:
         buffer = pool.acquire(0.0)
         pool.release(buffer)
         for give_back in (pool.release, lambda b: pool.quarantine(b, lambda: True)):
-            with pytest.raises(ValueError, match="not lent"):
+            with pytest.raises(ValueError, match="not from this pool"):
                 give_back(buffer)
 
 

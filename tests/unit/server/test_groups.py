@@ -136,7 +136,7 @@ def test_where_others_always_write_first_it_gives_up_and_says_so(
         return False
 
     monkeypatch.setattr(world.ballots, "replace_ballots", refuse)
-    with pytest.raises(Refused, match="written by too many at once; try again") as caught:
+    with pytest.raises(Refused, match="changed by too many members at once; try again") as caught:
         asyncio.run(world.report(FIRST))
     assert caught.value.code is grpc.StatusCode.UNAVAILABLE
 

@@ -67,7 +67,7 @@ def test_header_that_disagrees_is_refused(
 
 
 def test_header_of_another_artifact_is_refused(artifact: SealedArtifact) -> None:
-    with pytest.raises(ArtifactIdMismatchError, match="asked for artifact"):
+    with pytest.raises(ArtifactIdMismatchError, match="the request was for artifact"):
         check_header(artifact.header(artifact_id="0" * 64), artifact.ref)
 
 

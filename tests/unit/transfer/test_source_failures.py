@@ -51,7 +51,7 @@ def test_of_several_sources_each_cause_is_listed() -> None:
 
 def test_no_source_at_all_is_said_too() -> None:
     found, _ = failures()
-    assert "no source has the rest (0 of 1 parts)" in str(found.as_error("0 of 1 parts"))
+    assert "no source has the missing parts (0 of 1 parts)" in str(found.as_error("0 of 1 parts"))
 
 
 def test_a_failure_is_emitted_once_and_forgotten_when_the_source_recovers() -> None:

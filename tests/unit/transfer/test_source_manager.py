@@ -238,7 +238,7 @@ def test_it_gives_up_when_its_patience_is_over_and_says_why(new_world: Any) -> N
 def test_without_patience_one_look_is_enough(new_world: Any) -> None:
     world = new_world(patience_seconds=0.0)
     world.start()
-    assert "no source has the rest" in str(world.error())
+    assert "no source has the missing parts" in str(world.error())
     assert world.looks == 1
 
 

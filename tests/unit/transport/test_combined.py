@@ -84,7 +84,7 @@ def test_a_peer_that_the_preferred_one_loses_is_read_by_the_stream_from_then_on(
     descriptors = source.transport.descriptors()
     with (
         closing(target.transport.connect(descriptors["inproc"], HOST)) as peer,
-        pytest.raises(OtherTransportError, match="the stream transport is tried"),
+        pytest.raises(OtherTransportError, match="trying the stream transport"),
     ):
         target.read(peer, source.region.addr)
     assert target.transport.names(HOST) == ("stream",)

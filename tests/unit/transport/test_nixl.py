@@ -98,7 +98,7 @@ def test_without_nixl_each_cause_is_named(
 
 
 def test_a_missing_backend_is_no_mere_warning(imported: list[str]) -> None:
-    with pytest.raises(TransportUnavailableError, match=r"'LIBFABRIC'; .* has UCX$"):
+    with pytest.raises(TransportUnavailableError, match=r"'LIBFABRIC'; .* are UCX$"):
         nixl.start_agent("a", "LIBFABRIC", 10.0)
 
 

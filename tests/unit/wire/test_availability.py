@@ -23,7 +23,7 @@ def test_as_many_ranges_as_a_seed_can_have_are_taken_in_any_order() -> None:
 
 
 def test_more_ranges_are_refused() -> None:
-    with pytest.raises(ManifestInvalidError, match="65537 ranges"):
+    with pytest.raises(ManifestInvalidError, match="65537 available ranges"):
         extension.availability_from_wire(availability(extension.MAX_AVAILABLE_RANGES + 1))
 
 

@@ -28,7 +28,7 @@ from mx_artifacts.wire.channel import open_channel
     ],
 )
 def test_what_is_no_host_and_port_is_refused(address: str) -> None:
-    with pytest.raises(ConfigurationError, match="is no address") as refused:
+    with pytest.raises(ConfigurationError, match="is not an address") as refused:
         open_channel(address)
     assert len(str(refused.value)) < 400
     assert str(refused.value).isprintable()

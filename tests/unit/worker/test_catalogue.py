@@ -58,7 +58,7 @@ def test_what_is_not_served_is_not_found(
 def test_of_several_artifacts_one_must_be_named(catalogue: Catalogue) -> None:
     catalogue.add(serve("one", A, new_memory()))
     catalogue.add(serve("one", B, new_memory()))
-    with pytest.raises(ConfigurationError, match="2 artifacts fit"):
+    with pytest.raises(ConfigurationError, match="2 artifacts match"):
         catalogue.select("one", "")
     assert catalogue.select("", B.artifact_id).artifact_id == B.artifact_id
 
@@ -76,7 +76,7 @@ def test_one_artifact_of_two_source_ids_is_found_without_a_source_id(
 def test_an_artifact_is_added_once_under_one_source_id(catalogue: Catalogue) -> None:
     first = serve("one", A, new_memory())
     catalogue.add(first)
-    with pytest.raises(ConfigurationError, match="served already"):
+    with pytest.raises(ConfigurationError, match="already served"):
         catalogue.add(serve("one", A, new_memory()))
     assert catalogue.select("one", "") is first
     catalogue.add(serve("two", A, new_memory()))
@@ -87,7 +87,7 @@ def test_an_alias_is_of_something_that_is_served_and_is_new(catalogue: Catalogue
         catalogue.add_alias("two", "one", A.artifact_id)
     catalogue.add(serve("one", A, new_memory()))
     catalogue.add_alias("two", "one", A.artifact_id)
-    with pytest.raises(ConfigurationError, match="served already"):
+    with pytest.raises(ConfigurationError, match="already served"):
         catalogue.add_alias("two", "one", A.artifact_id)
 
 
@@ -149,7 +149,7 @@ def test_all_memories_are_told_each_once(catalogue: Catalogue) -> None:
 def test_a_chunk_is_one_of_the_manifest_s() -> None:
     served = serve("one", A, new_memory())
     assert [served.chunk(n).chunk_index for n in range(3)] == [0, 1, 2]
-    with pytest.raises(ConfigurationError, match="has 3 chunks, none is number 3"):
+    with pytest.raises(ConfigurationError, match="has 3 chunks, so there is no chunk 3"):
         served.chunk(3)
 
 

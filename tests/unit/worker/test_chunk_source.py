@@ -231,7 +231,7 @@ def test_a_chunk_that_its_disk_gives_back_wrong_is_not_leased_and_frees_its_slot
     good, bad, *_ = artifact.manifest.chunks
     source = open_chunk_source(agent, artifact.manifest, bundles, slots=1)
     for _ in range(2):
-        with pytest.raises(ChunkChecksumError, match="chunk 1 is not what was sealed"):
+        with pytest.raises(ChunkChecksumError, match="chunk 1 is not as it was sealed"):
             source.lease(bad, 0.0)
     _, give_back = source.lease(good, 0.0)
     source.close()

@@ -72,7 +72,7 @@ def test_an_id_that_is_none_of_ours_is_refused(sessions: Sessions, session_id: s
 
 def test_nobody_takes_over_an_attached_session(sessions: Sessions) -> None:
     sessions.open(FIRST, ["nixl"])
-    with pytest.raises(ConfigurationError, match="attached already"):
+    with pytest.raises(ConfigurationError, match="already attached"):
         sessions.open(FIRST, ["stream"])
     assert (len(sessions), sessions.transport_of(FIRST)) == (1, "nixl")
 

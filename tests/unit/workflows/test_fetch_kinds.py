@@ -65,7 +65,7 @@ def test_members_of_a_group_take_kinds_in_one_order(given: tuple[SelectedKind, .
 def test_a_group_cannot_agree_on_kinds_that_may_be_absent() -> None:
     with pytest.raises(ConfigurationError, match="cannot agree") as caught:
         FetchKindsRequest(ALL_THREE, probed, group=GROUP, skip_absent=True)
-    assert "name the kinds" in caught.value.hint()
+    assert "name the same kinds" in caught.value.hint()
     FetchKindsRequest(ALL_THREE, probed, group=GroupWanted("", 1, "me"), skip_absent=True)
 
 
