@@ -36,6 +36,7 @@ from benchmarks.harness.report import Report, tables
 from benchmarks.harness.rounds import interleaved
 from benchmarks.harness.setting import Setting
 from benchmarks.harness.tree import TreesDifferError
+from mx_artifacts import settings
 
 RAM = Path("/dev/shm")
 PREFIX = "mx-bench-"
@@ -64,6 +65,7 @@ def main() -> int:
                 "shaped_links": f"{options.mbit:g} Mbit/s each way",
                 "memory_file_system": conditions.file_system(ram),
                 "disk_file_system": conditions.file_system(disk),
+                "transport": settings.TRANSPORT.read(),
                 "durable": DURABLE,
             }
         )

@@ -216,6 +216,24 @@ def parse_names(text: str) -> tuple[str, ...]:
     return names
 
 
+_RDMA_DEVICE = re.compile(r"[A-Za-z0-9_.-]+(:[0-9]+)?")
+
+
+def parse_rdma_devices(text: str) -> tuple[str, ...]:
+    """Accept names of RDMA devices, with or without a port, or "auto"."""
+    names = tuple(each.strip() for each in text.split(","))
+    if len(set(names)) < len(names) or not all(map(_RDMA_DEVICE.fullmatch, names)):
+        raise ValueError("auto, or different devices, separated by commas: mlx5_0:1,mlx5_1:1")
+    return names
+
+
+def parse_gbps(text: str) -> float:
+    """Accept a rate of a link [Gbit/s]."""
+    if not re.fullmatch(r"\d{1,6}(\.\d{1,3})?", text.strip()):
+        raise ValueError("a number of Gbit/s, such as 200")
+    return float(text)
+
+
 def parse_switch(text: str) -> bool:
     """Parse 0 or 1."""
     if text.strip() not in ("0", "1"):

@@ -26,12 +26,14 @@ from mx_artifacts.parsing import (
     parse_choice,
     parse_chunk_size,
     parse_duration,
+    parse_gbps,
     parse_host,
     parse_integer,
     parse_labels,
     parse_names,
     parse_path,
     parse_rate,
+    parse_rdma_devices,
     parse_size,
     parse_switch,
     parse_text,
@@ -186,6 +188,20 @@ NIXL_BACKEND = _setting(
     "UCX",
     parse_choice(*NIXL_BACKENDS),
     "NIXL backend: UCX or LIBFABRIC; source and target must use the same",
+)
+RDMA_NIC_PIN: Setting[tuple[str, ...]] = _setting(
+    "MX_RDMA_NIC_PIN",
+    (),
+    parse_rdma_devices,
+    "RDMA devices that NIXL uses: names separated by commas, or auto: those near the CPUs of this "
+    "process. UCX_NET_DEVICES has precedence",
+    default_text="UCX chooses",
+)
+RDMA_NIC_PIN_MIN_RATE_GBPS = _setting(
+    "MX_RDMA_NIC_PIN_MIN_RATE_GBPS",
+    0.0,
+    parse_gbps,
+    "with MX_RDMA_NIC_PIN=auto: minimum link rate of a device [Gbit/s]",
 )
 NIXL = "nixl"
 TRANSPORTS = ("auto", NIXL, "stream")

@@ -11,15 +11,16 @@ def compared(report: Mapping[str, Any], baseline: Mapping[str, Any]) -> tuple[st
 
     A ratio is worse if its median is above the greatest one of the baseline's rounds, and its least
     one above the baseline's median: so neither run's spread explains it. All ratios are better when
-    smaller. Ratios that one of the two reports lacks are left out.
+    smaller. Ratios that one of the two reports lacks, or has without its spread, are left out.
     """
     lines = ["| ratio | baseline (spread) | now (spread) | |", "|---|---|---|---|"]
     worse = []
     for name, now in report["ratios"].items():
         before = baseline["ratios"].get(name)
-        if now is None or before is None:
+        old = baseline.get("ratio_spreads", {}).get(name)
+        if now is None or before is None or old is None:
             continue
-        old, new = baseline["ratio_spreads"][name], report["ratio_spreads"][name]
+        new = report["ratio_spreads"][name]
         is_worse = now > old[1] and new[0] > before
         if is_worse:
             worse.append(name)

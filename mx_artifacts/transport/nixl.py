@@ -13,7 +13,7 @@ import importlib.util
 import logging
 import sys
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeoutError
 from contextlib import contextmanager
@@ -23,7 +23,7 @@ from types import ModuleType
 from typing import Any, NamedTuple
 
 from mx_artifacts import settings
-from mx_artifacts.errors import TransportUnavailableError
+from mx_artifacts.errors import ConfigurationError, TransportUnavailableError
 from mx_artifacts.node.environment import environment, set_environment_default
 from mx_artifacts.runtime.process import is_claimed
 
@@ -185,7 +185,7 @@ def _logging_kept() -> Iterator[None]:
         log.propagate, logging.raiseExceptions = propagate, raise_exceptions
 
 
-def _start(agent_name: str, backend: str) -> NixlAgent:
+def _start(agent_name: str, backend: str, devices: Sequence[str]) -> NixlAgent:
     nixl = _load_bindings()
     config = nixl.nixlAgentConfig()
     config.useProgThread = True  # a source must answer reads of peers while nobody calls it
@@ -201,19 +201,40 @@ def _start(agent_name: str, backend: str) -> NixlAgent:
             f"{', '.join(usable) or 'none'}",
             hint="set MX_NIXL_BACKEND to one of them, with the same value on both ends",
         )
-    return NixlAgent(nixl, agent, agent.createBackend(backend, _parameters(backend)))
+    return NixlAgent(nixl, agent, agent.createBackend(backend, _parameters(backend, devices)))
 
 
-def _parameters(backend: str) -> dict[str, str]:
+def _parameters(backend: str, devices: Sequence[str]) -> dict[str, str]:
     """Return what NIXL's backend is started with."""
     if backend != "UCX":
         return {}
     said = environment()
     ours = [each for each in UCX_DEFAULTS_OF_AGENTS if each.name not in said]
-    return {"engine_config": ",".join(f"{e.name.removeprefix('UCX_')}={e.value}" for e in ours)}
+    config = [f"{each.name.removeprefix('UCX_')}={each.value}" for each in ours]
+    pinned = () if "UCX_NET_DEVICES" in said else devices
+    if len(pinned) == 1:
+        config.append(f"NET_DEVICES={pinned[0]}")
+    made = {"engine_config": ",".join(config)}
+    if len(pinned) > 1:  # NIXL takes a comma in the former for the next variable
+        made["device_list"] = ", ".join(map(_first_port_of, pinned))
+    return made
 
 
-def start_agent(agent_name: str, backend: str, timeout_seconds: float) -> NixlAgent:
+def _first_port_of(device: str) -> str:
+    """Return the device's name without its port: NIXL adds ":1" to each name of a list."""
+    name, _, port = device.partition(":")
+    if port not in ("", "1"):
+        raise ConfigurationError(
+            f"MX_RDMA_NIC_PIN names {device} among others, but NIXL takes a list of devices with "
+            "their port 1 only",
+            hint="set UCX_NET_DEVICES to the list, or name one device",
+        )
+    return name
+
+
+def start_agent(
+    agent_name: str, backend: str, timeout_seconds: float, devices: Sequence[str] = ()
+) -> NixlAgent:
     """Start an agent in a thread of its own, so that a hang in UCX is an error and no hang.
 
     Raises:
@@ -223,7 +244,7 @@ def start_agent(agent_name: str, backend: str, timeout_seconds: float) -> NixlAg
 
     def run() -> None:
         try:
-            result.set_result(_start(agent_name, backend))
+            result.set_result(_start(agent_name, backend, devices))
         except BaseException as error:
             result.set_exception(error)
 

@@ -106,16 +106,19 @@ class NixlTransport:
         agent_name: str,
         *,
         backend: str = "UCX",
+        devices: Sequence[str] = (),
         start_timeout_seconds: float = START_TIMEOUT_SECONDS,
     ) -> None:
         """Start the agent; `agent_name` must never be that of an earlier process.
+
+        `devices` are the network devices that UCX may use; empty: those that it chooses.
 
         Raises:
             TransportUnavailableError: NIXL or the backend is missing, or does not start in time.
         """
         self._name = agent_name
         self._lock = threading.RLock()
-        started = start_agent(agent_name, backend, start_timeout_seconds)
+        started = start_agent(agent_name, backend, start_timeout_seconds, devices)
         self._nixl, self._agent, self._backend = started.nixl, started.agent, started.backend
         self._regions: dict[Region, Any] = {}
         self._running: set[NixlRead] = set()

@@ -24,9 +24,16 @@ logger = logging.getLogger(__name__)
 
 
 def _nixl(agent_name: str) -> Transport:
+    from mx_artifacts.node.rdma import pinned_devices
     from mx_artifacts.transport.nixl_transport import NixlTransport
 
-    return NixlTransport(agent_name, backend=settings.NIXL_BACKEND.read())
+    return NixlTransport(
+        agent_name,
+        backend=settings.NIXL_BACKEND.read(),
+        devices=pinned_devices(
+            settings.RDMA_NIC_PIN.read(), settings.RDMA_NIC_PIN_MIN_RATE_GBPS.read()
+        ),
+    )
 
 
 def _inproc(agent_name: str) -> Transport:
@@ -56,7 +63,8 @@ def known_transports() -> tuple[str, ...]:
 def create_transport(name: str, agent_name: str) -> Transport:
     """Create the agent `agent_name` of the transport `name`; the caller closes it.
 
-    What only one transport knows is its own: NIXL's reads MX_NIXL_BACKEND.
+    What only one transport knows is its own: NIXL's reads MX_NIXL_BACKEND
+    and MX_RDMA_NIC_PIN.
 
     Raises:
         ConfigurationError: no transport has this name.

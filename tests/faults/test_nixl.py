@@ -195,3 +195,31 @@ def test_stdout_stays_the_programs_and_exit_without_close_is_orderly() -> None:
     assert done.returncode == 0, done.stderr
     assert done.stdout == f"{pattern(64).hex()}\nFalse []\n"
     assert "UCX" in done.stderr
+
+
+@pytest.mark.parametrize("device", ["lo", "nodevice"])
+def test_an_agent_uses_the_device_that_is_pinned(device: str) -> None:
+    """In a process of its own: what UCX may use is decided when it is loaded."""
+    env = our_environment() | {"UCX_TLS": "tcp"}
+    done = ended([sys.executable, "-c", _PINNED.format(device=device)], env=env)
+    if device == "lo":
+        assert done.stdout == "read\n", done.stderr
+    else:
+        assert "does not start" in done.stderr
+
+
+_PINNED = """
+import os
+from mx_artifacts.memory.buffers import Buffer
+from mx_artifacts.transport.base import RemoteRange
+from mx_artifacts.transport.nixl_transport import NixlTransport
+one, other = (NixlTransport(f"pinned-{{os.getpid()}}-{{n}}", devices=["{device}"]) for n in (1, 2))
+served, taken = Buffer(4096), Buffer(4096)
+served.view[:] = os.urandom(4096)
+region, target = one.register(served.view), other.register(taken.view)
+peer = other.connect(one.descriptor())
+other.post_read(peer, [RemoteRange(region.addr, 4096)], [(target, 0)]).wait(30)
+assert bytes(served.view) == bytes(taken.view)
+print("read", flush=True)
+os._exit(0)
+"""

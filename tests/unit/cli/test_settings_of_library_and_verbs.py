@@ -7,7 +7,7 @@ library, for each setting by its variable, and by its flag where a verb has one.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -29,6 +29,7 @@ from mx_artifacts.configuration import Setting
 from mx_artifacts.errors import ConfigurationError
 from mx_artifacts.identity.identify import probe_identity
 from mx_artifacts.kinds.registry import get_kind
+from mx_artifacts.node import rdma
 from mx_artifacts.server import app
 from mx_artifacts.server.app import ServerConfig
 from mx_artifacts.transport import nixl_transport, registry
@@ -43,6 +44,7 @@ KIND = "inductor"
 ALWAYS = {
     # Without these, others have no effect.
     "MX_TRANSPORT": "nixl",
+    "MX_RDMA_NIC_PIN": "auto",
     "MX_METADATA_BACKEND": "redis",
     "MX_ARTIFACT_READY_URL": "http://127.0.0.1:1/health",
     # Its default follows the free memory, which changes from one reading to the next.
@@ -63,6 +65,8 @@ VALUES = {
     "MX_WORKER_GRPC_PORT": "7",
     "MX_WORKER_STREAM_PORT": "8",
     "MX_NIXL_BACKEND": "LIBFABRIC",
+    "MX_RDMA_NIC_PIN": "mlx5_7:1",
+    "MX_RDMA_NIC_PIN_MIN_RATE_GBPS": "200",
     "MX_TRANSPORT": "stream",
     "MX_ARTIFACT_TRANSFER_CHUNK_SIZE": "1MiB",
     "MX_ARTIFACT_BUNDLE_ROOT": "/bundles",
@@ -139,8 +143,12 @@ def _seen(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[dict[str,
     async def serve(config: ServerConfig, **_: Any) -> None:
         seen["serve"] = config
 
-    def nixl(agent_name: str, *, backend: str) -> Any:
-        return SimpleNamespace(names=lambda: [f"nixl over {backend}"], close=lambda: None)
+    def nixl(agent_name: str, *, backend: str, devices: Sequence[str]) -> Any:
+        name = f"nixl over {backend} by {devices}"
+        return SimpleNamespace(names=lambda: [name], close=lambda: None)
+
+    def near_ports(min_rate_gbps: float, *_: object) -> list[rdma.RdmaPort]:
+        return [rdma.RdmaPort(f"at least {min_rate_gbps}", 0.0, None)]
 
     def follower(_: object, __: object, settings: FollowSettings, **___: Any) -> None:
         seen["follow"] = settings
@@ -154,6 +162,7 @@ def _seen(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[dict[str,
     monkeypatch.setattr(follow_roots, "RootsFollower", follower)
     monkeypatch.setattr(app, "serve", serve)
     monkeypatch.setattr(nixl_transport, "NixlTransport", nixl)
+    monkeypatch.setattr(rdma, "near_ports", near_ports)
     monkeypatch.setattr(readiness, "wait_until_ready", wait_until_ready)
     monkeypatch.setattr(CentralClient, "health", lambda _: None)
     for _node in made_up_node(monkeypatch):

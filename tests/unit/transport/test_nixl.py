@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from mx_artifacts.errors import TransportUnavailableError
+from mx_artifacts.errors import ConfigurationError, TransportUnavailableError
 from mx_artifacts.transport import nixl
 
 
@@ -57,6 +57,23 @@ def imported(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 def test_takes_the_build_that_is_installed(imported: list[str]) -> None:
     assert nixl.start_agent("a", "UCX", 10.0).backend == 7
     assert imported == ["nixl_cu13._bindings", "nixl_cu12._bindings"]
+
+
+def test_devices_that_are_stated_are_all_that_ucx_may_use(
+    imported: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("UCX_NET_DEVICES", raising=False)
+    assert "device_list" not in nixl._parameters("UCX", [])
+    devices = ["mlx5_0:1", "mlx5_1:1"]
+    assert nixl._parameters("UCX", devices)["device_list"] == "mlx5_0, mlx5_1"
+    one = nixl._parameters("UCX", ["mlx5_1:2"])
+    assert one["engine_config"].endswith(",NET_DEVICES=mlx5_1:2")
+    assert "device_list" not in one
+    with pytest.raises(ConfigurationError, match="mlx5_1:2"):
+        nixl._parameters("UCX", ["mlx5_0:1", "mlx5_1:2"])
+    assert nixl._parameters("LIBFABRIC", devices) == {}
+    monkeypatch.setenv("UCX_NET_DEVICES", "mlx5_2:1")  # the user's own word
+    assert "device_list" not in nixl._parameters("UCX", devices)
 
 
 def test_prefers_the_build_for_the_drivers_cuda(
@@ -112,7 +129,7 @@ def test_a_start_that_hangs_is_given_up(
     imported: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     let_go = threading.Event()
-    monkeypatch.setattr(nixl, "_start", lambda name, backend: let_go.wait())
+    monkeypatch.setattr(nixl, "_start", lambda *_: let_go.wait())
     with pytest.raises(TransportUnavailableError, match="'a' did not start within"):
         nixl.start_agent("a", "UCX", 0.05)
     let_go.set()
