@@ -59,7 +59,7 @@ def _setting(
 ) -> Setting[T]:
     function: Callable[[Mapping[str, str]], T]
     function = default if callable(default) else lambda _env: default
-    text = str(default) if default_text is None else default_text
+    text = (str(default) if default_text is None else default_text) or "none"
     setting = Setting(name, function, parse, meaning, text, aliases, fallbacks, lenient)
     SETTINGS.append(setting)  # type: ignore[arg-type]
     return setting
@@ -109,7 +109,7 @@ METADATA_BACKEND = _setting(
     "memory:",
     parse_text,
     "store in which the central server keeps records: memory:, redis://host:port/db, or redis "
-    "(host and port from the variables below)",
+    "(its host and port are in MX_REDIS_HOST and MX_REDIS_PORT)",
 )
 REDIS_URL = _setting(
     "REDIS_URL",

@@ -19,7 +19,7 @@ VERSION = 6
 OUTSIDE = -1
 """In place of an errno: a stated part is not within its buffer."""
 
-_INSTALL_AGAIN = "install again, with a C compiler at hand"
+_INSTALL_AGAIN = "install again with a C compiler"
 
 
 class Absence(NamedTuple):

@@ -59,9 +59,10 @@ def check_transport(policy: str, stream_port: int) -> Check:
         return ok(name, what)
     return warn(
         name,
-        f"NIXL where the peer has it, else the stream on {port}: anyone who reaches the ports that "
-        "UCX opens can read and write the memory of a process that publishes, fetches or seeds",
-        "keep it so where everybody in the network may be trusted (docs/operations/network.md)",
+        f"NIXL if the peer supports it, else the stream on {port}: everyone who can reach the "
+        "ports that UCX opens can read and write the memory of a process that publishes, fetches "
+        "or seeds",
+        "keep this only if you trust everyone in the network (docs/operations/network.md)",
     )
 
 
@@ -94,11 +95,11 @@ def check_nixl(backend: str, env: Environment, *, timeout_seconds: float) -> Che
     what = f"{what}; UCX has {', '.join(transports)}"
     rdma = [name for name in transports if name.startswith(_RDMA)]
     if not rdma and Path("/dev/infiniband").exists():
-        step = "raise memlock, and see UCX_TLS and UCX_NET_DEVICES"
-        return warn("nixl", f"{what}, but nothing of the RDMA devices here", step)
+        step = "raise memlock, and check UCX_TLS and UCX_NET_DEVICES"
+        return warn("nixl", f"{what}, but it does not use the RDMA devices of this node", step)
     if not any(not name.endswith("/memory") for name in transports):
         step = "see UCX_TLS and UCX_NET_DEVICES"
-        return fail("nixl", f"{what}, but no network", step, ExitCode.TRANSPORT)
+        return fail("nixl", f"{what}, but it uses no network", step, ExitCode.TRANSPORT)
     return ok("nixl", what)
 
 
@@ -134,6 +135,6 @@ def check_server(address: str, *, timeout_seconds: float) -> Check:
     finally:
         client.close()
     if health.status != "ok":
-        step = "see the server's log; it runs, but what it keeps records in does not answer"
+        step = "see the server's log: the server runs, but the store of its records does not answer"
         return fail(name, f"{address} says: {health.status}", step, ExitCode.UNREACHABLE)
     return ok(name, f"{address} runs version {health.version}")

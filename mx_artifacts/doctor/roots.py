@@ -50,7 +50,7 @@ def check_root(
     if problems:
         return problems
     mount = mount_of(path)
-    there = "writable" if path.is_dir() else "not there yet, can be made"
+    there = "writable" if path.is_dir() else "does not exist yet, but can be created"
     return [ok(name, f"{path} ({origin}): {there}, {mount.type if mount else 'unknown'}")]
 
 
@@ -73,9 +73,9 @@ def _file_system(name: str, path: Path, loads_libraries: bool) -> Check | None:
     if is_remote(mount):
         return warn(
             name,
-            f"{path} is on {mount.point}, which is {mount.type}: shared or slow file systems "
-            "tear caches and lose locks",
-            "keep caches on a local disk of each node; fetching is what replaces sharing",
+            f"{path} is on {mount.point}, which is {mount.type}: on shared or slow file systems, "
+            "caches can be damaged and locks can be lost",
+            "keep caches on a local disk of each node, and fetch them in place of sharing them",
         )
     return None
 
@@ -98,7 +98,9 @@ def check_clock(now_seconds: float, paths: Iterable[Path]) -> Check:
     if not late:
         return ok("clock", "not behind this node's files")
     what = f"{late[0]} was changed in the future"
-    return warn("clock", what, "set the clock (NTP); ninja rebuilds what looks outdated")
+    return warn(
+        "clock", what, "set the clock (NTP), because ninja builds again what looks outdated"
+    )
 
 
 def _mtime_seconds(path: Path) -> float:

@@ -80,14 +80,15 @@ def check_user(env: Environment) -> Check:
     if entry is None:
         return warn(
             "user",
-            f"user id {uid} has no passwd entry; tools that ask for a name fail or take another",
-            "set USER and HOME, and the caches' own variables, the same on all nodes",
+            f"user id {uid} has no passwd entry; tools that need a user name fail or use another "
+            "one",
+            "set USER, HOME and the variables of the caches to the same values on all nodes",
         )
     if not os.access(place, os.W_OK | os.X_OK, effective_ids=True):
         return warn(
             "user",
             f"user id {uid} ({name}) cannot write to its home {place}",
-            "set HOME to a directory that it may write to, or the caches' own variables",
+            "set HOME to a directory that it can write, or set the variables of the caches",
         )
     return ok("user", f"{name} (user id {uid}), home {place}")
 
@@ -101,6 +102,6 @@ def check_memlock(registered_bytes: int) -> Check:
     if soft >= registered_bytes:
         return ok("memlock", what)
     if not Path("/dev/infiniband").exists():
-        return ok("memlock", f"{what}; of no matter without RDMA devices")
+        return ok("memlock", f"{what}; without RDMA devices this is enough")
     step = "`ulimit -l unlimited`, or add IPC_LOCK; else UCX quietly leaves RDMA out"
     return warn("memlock", what, step)

@@ -66,7 +66,7 @@ _HINTS = {
     errno.EXDEV: "part of the root is another file system or image layer; name a root within one",
 }
 
-_OTHER_HINT = "see what is there, and the system's log; else name another root"
+_OTHER_HINT = "check this path and the log of the system, or use another root"
 
 
 @contextmanager

@@ -205,8 +205,8 @@ class _Install:
             self.recover(is_done=True)
         except OSError as error:
             logger.warning(
-                "what was installed is complete, but not all was tidied up; the next install into "
-                "the root does it: %s",
+                "the install is complete, but not everything was cleaned up; the next install "
+                "into the root does that: %s",
                 error,
             )
 

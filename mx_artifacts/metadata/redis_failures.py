@@ -17,7 +17,7 @@ _FAILURES: dict[str, tuple[str, str]] = {
         "put them into the URL: redis://user:password@host:port/db",
     ),
     "NOPERM": (
-        "does not allow this user what is needed",
+        "does not give this user the required rights",
         "allow it ~mx:source:* and ~mx:group:*, and the commands of hashes, strings, scripts, "
         "DEL, SCAN, PING",
     ),

@@ -129,4 +129,4 @@ async def _start_backend(backend: MetadataBackend) -> None:
     try:
         await backend.start()
     except BackendUnavailableError as error:
-        logger.warning("starting without metadata backend: %s; %s", error, error.hint())
+        logger.warning("starting without the metadata backend: %s; %s", error, error.hint())

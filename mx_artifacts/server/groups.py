@@ -72,7 +72,7 @@ def _read(group: str, stored: bytes | None) -> Rounds:
         return rounds_from_json(stored) if stored is not None else ()
     except ValueError as error:
         logger.warning(
-            "the ballots of group %s cannot be read and are begun anew: %s", group, error
+            "the ballots of group %s cannot be read; starting new ones: %s", group, error
         )
         return ()
 

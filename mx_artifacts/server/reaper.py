@@ -55,7 +55,7 @@ class Reaper:
             try:
                 await self.sweep()
             except BackendUnavailableError as error:
-                logger.warning("records are not aged now: %s", error)
+                logger.warning("silent workers cannot be marked STALE now: %s", error)
             try:
                 await asyncio.wait_for(stop.wait(), self._times.scan_interval_seconds)
             except asyncio.TimeoutError:

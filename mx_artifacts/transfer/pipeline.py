@@ -146,7 +146,7 @@ class Pipeline(Generic[E]):
         except _SourceFailed as failure:
             self._state.source_failed(source, failure.error)
         except _SourceStalled as stall:
-            logger.info("source %s stalls; others are asked instead", source)
+            logger.info("source %s stalls; reading from others", source)
             self._scheduler.back_off(source, stall.read)
         finally:
             self._scheduler.give_back(source, extents)

@@ -115,8 +115,8 @@ class CombinedTransport:
         if not self._warned:
             self._warned = True
             logger.warning(
-                "MX_TRANSPORT=nixl: anyone who reaches the TCP and UDP ports that UCX opens in "
-                "this process (process %s) can read and write all of its memory",
+                "MX_TRANSPORT=nixl: everyone who can reach the TCP and UDP ports that UCX opens "
+                "in this process (process %s) can read and write all of its memory",
                 self.agent_name,
             )
 

@@ -108,7 +108,7 @@ def open_target_transport(policy: str | None = None) -> Transport:
     try:
         return open_transport(policy)
     except TransportUnavailableError as error:
-        logger.warning("%s; reading by the stream transport", error)
+        logger.warning("%s; using the stream transport", error)
         return _only_stream()
 
 

@@ -169,8 +169,8 @@ class ArtifactService(ServedService):
 
     def _remove_damaged(self, served: ServedArtifact, damage: str) -> None:
         logger.error(
-            "artifact %s is damaged in this process's memory or file (%s) and is not served any "
-            "more; publish it again, and check this node's memory and disk",
+            "artifact %s is damaged in this process's memory or file (%s) and is no longer "
+            "served; publish it again, and check the memory and the disk of this node",
             served.artifact_id,
             damage,
         )

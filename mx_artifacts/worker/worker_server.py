@@ -157,7 +157,7 @@ class WorkerServer:
                 logger.warning("%d calls took too long and were ended", late)
             count = sum(service.expire_leases() for service in self._services)
             if count:
-                logger.warning("%d leases were never released; their memory is free again", count)
+                logger.warning("%d leases were never released; their memory was freed", count)
 
     def _listen_for_data(self) -> None:
         settings = self._settings
@@ -177,8 +177,8 @@ class WorkerServer:
                 raise
         port = bind(self._server, host, 0, _names_of(settings))
         logger.warning(
-            "port %d is in use, so targets find this source on port %d; --port "
-            "(MX_WORKER_GRPC_PORT) states another one",
+            "port %d is in use, so this source uses port %d; to choose another port, use --port "
+            "(MX_WORKER_GRPC_PORT)",
             wanted_port,
             port,
         )

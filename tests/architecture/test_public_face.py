@@ -158,7 +158,7 @@ def test_all_that_public_names_take_and_return_is_public() -> None:
     assert missing == set()
 
 
-def test_nothing_that_is_inside_is_public_or_gone() -> None:
+def test_no_public_name_is_internal_or_missing() -> None:
     named = {
         type_.__name__
         for face in FACES

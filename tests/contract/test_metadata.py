@@ -123,7 +123,7 @@ async def workers(backend: MetadataBackend, query: SourceQuery = SourceQuery()) 
     return [ref.worker_id for ref in await backend.records.list(query)]
 
 
-def test_what_was_put_is_got_back_whole(run: Run) -> None:
+def test_get_returns_all_fields_of_a_stored_record(run: Run) -> None:
     tensors = (TensorDescriptor("w", (1 << 64) - 1, 1 << 63, 7, "bfloat16"),)
     records = {
         "artifact": RECORD,
@@ -440,7 +440,7 @@ def test_scan_sees_every_record_of_many(run: Run) -> None:
     run(scenario)
 
 
-def test_ballots_are_replaced_only_by_who_has_read_them(run: Run) -> None:
+def test_ballots_are_replaced_only_by_a_writer_that_read_the_current_ones(run: Run) -> None:
     async def scenario(backend: MetadataBackend) -> None:
         assert await backend.ballots.get_ballots("g/1:triton") is None
         assert not await backend.ballots.replace_ballots("g/1:triton", b"old", b"new", 60)

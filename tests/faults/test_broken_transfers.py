@@ -162,7 +162,7 @@ def test_leases_of_a_slow_read_are_renewed(
     assert NEVER_RELEASED not in caplog.text
 
 
-def test_an_expired_lease_is_no_damage_and_is_prepared_again(
+def test_an_expired_lease_does_not_count_as_damage_and_is_prepared_again(
     artifact: SealedArtifact,
     target: Target,
     monkeypatch: pytest.MonkeyPatch,
@@ -210,7 +210,7 @@ def test_a_source_that_stops_is_noticed(artifact: SealedArtifact, target: Target
     assert target.has_failed()
 
 
-def test_a_source_that_serves_it_no_longer_is_as_good_as_gone(
+def test_a_source_that_no_longer_serves_the_artifact_counts_as_lost(
     artifact: SealedArtifact, target: Target
 ) -> None:
     """Its publisher ends in order; to the target that is no damage, and another source may do."""

@@ -78,7 +78,7 @@ def test_an_entry_that_stays_busy_is_an_error_and_nothing_changes(
     assert leftovers(root) == []
 
 
-def test_what_is_busy_after_the_receipt_is_told_only(
+def test_busy_paths_after_the_receipt_only_give_a_warning(
     tmp_path: Path, bundle: Path, mounts: ExitStack, caplog: pytest.LogCaptureFixture
 ) -> None:
     root = fill(tmp_path / "root", OLD)
@@ -92,7 +92,7 @@ def test_what_is_busy_after_the_receipt_is_told_only(
 
     with caplog.at_level(logging.WARNING):
         report = install(root, bundle, replace=True, events=bind)
-    assert "what was installed is complete" in caplog.text
+    assert "the install is complete" in caplog.text
     assert report.receipt_path.exists()
     assert journal.exists()
     mounts.close()

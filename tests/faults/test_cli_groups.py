@@ -185,7 +185,7 @@ def test_an_interrupted_member_takes_the_others_back(nodes: Nodes) -> None:
     nodes.assert_unchanged()
 
 
-def test_a_server_that_goes_between_staging_and_vote(nodes: Nodes) -> None:
+def test_a_server_that_ends_between_staging_and_vote(nodes: Nodes) -> None:
     with ExitStack() as stack:
         server = stack.enter_context(ExitStack())
         address = server.enter_context(running_central(CONFIG))
@@ -207,7 +207,7 @@ def test_two_living_members_of_one_name_and_a_bad_size(nodes: Nodes) -> None:
     assert first.expect("group.joined")
     code, error = nodes.start(1, "--group-size", "3").end()
     assert (code, error["type"]) == (2, "ConfigurationError")
-    assert "has size 2, says same, and 3" in error["message"]
+    assert "has size 2 according to member same, but size 3" in error["message"]
     first.send(signal.SIGTERM)
     assert first.end()[0] == 130
     nodes.assert_unchanged()

@@ -50,7 +50,7 @@ def test_an_engine_that_does_not_become_ready(cluster: Cluster, cache: Path) -> 
     assert cluster.sources() == []
 
 
-def test_a_node_that_is_not_the_head_must_be_told_it(cluster: Cluster, cache: Path) -> None:
+def test_a_node_that_is_not_the_head_needs_the_head_address(cluster: Cluster, cache: Path) -> None:
     args: tuple[str, ...] = ("--ready-url", "http://localhost:8000/health", "--node-rank", "1")
     code, error = cluster.publish(cache, *args)
     assert (code, error["type"]) == (2, "ConfigurationError")
@@ -79,7 +79,7 @@ def test_a_rank_without_its_model_is_a_warning(
         warnings = [json.loads(line) for line in source.errors.splitlines()]
     lacking = {"rank_3_0": ["model"]}
     assert published["uneven_ranks"] == [{"directory": MEGA, "complete": 7, "lacking": lacking}]
-    message = f"{MEGA}: 1 of 8 ranks lack what others have: rank_3_0 (model)"
+    message = f"{MEGA}: 1 of 8 ranks lack files that other ranks have: rank_3_0 (model)"
     assert {"type": "warning", "message": message} in warnings
 
 

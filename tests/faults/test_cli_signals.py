@@ -75,7 +75,7 @@ def test_a_fetch_that_waits_for_a_source_can_be_interrupted(
         assert target.end()[0] == 130
 
 
-def test_a_source_that_is_told_to_stop_while_it_is_read(cluster: Cluster, tmp_path: Path) -> None:
+def test_a_source_that_is_asked_to_stop_during_a_read(cluster: Cluster, tmp_path: Path) -> None:
     """It ends in order; its target gets a clear error and installs nothing."""
     cache = warm_cache(tmp_path / "big", 2 << 20, files=16)
     with (
@@ -93,7 +93,7 @@ def test_a_source_that_is_told_to_stop_while_it_is_read(cluster: Cluster, tmp_pa
     assert [found["status"] for found in cluster.sources()] == ["stale"]
 
 
-def test_a_server_that_stops_first_keeps_nobody_from_stopping(
+def test_a_server_that_stops_first_does_not_block_the_others(
     cluster: Cluster, cache: Path, tmp_path: Path
 ) -> None:
     env = clean_environment(tmp_path)

@@ -70,7 +70,7 @@ def test_others_take_over_from_sources_killed_early_half_way_and_late(
     assert leftovers(tmp_path / "cold") == []
 
 
-def test_a_target_that_waits_goes_on_when_its_only_source_is_back(
+def test_a_waiting_target_continues_when_its_only_source_is_back(
     cluster: Cluster, big_cache: Path, tmp_path: Path
 ) -> None:
     """At its old address, and then at another one."""
@@ -152,7 +152,7 @@ def test_a_stopped_source_is_left_for_another(
     assert leftovers(tmp_path / "cold") == []
 
 
-def test_the_central_server_may_hang_and_go_while_the_transfer_goes_on(
+def test_a_transfer_continues_while_the_central_server_hangs_and_ends(
     cluster: Cluster, big_cache: Path, tmp_path: Path
 ) -> None:
     with serving("serve", "--port", "0", env=cluster.env, logs=tmp_path) as central:

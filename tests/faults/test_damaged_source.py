@@ -85,7 +85,7 @@ def test_a_damaged_artifact_is_served_no_longer(
 
 
 @pytest.mark.parametrize("part", [(0, 0, 0), (7, 0, 1), (0, 1 << 60, 1), (0, 0, 1 << 40)])
-def test_a_report_that_makes_no_sense_reads_nothing(
+def test_an_invalid_damage_report_reads_nothing(
     server: ArtifactServer, artifact: SealedArtifact, part: tuple[int, int, int]
 ) -> None:
     damage(server, 0)

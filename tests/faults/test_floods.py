@@ -115,7 +115,7 @@ def test_others_read_while_one_peer_holds_all_that_it_may(
 
 
 @pytest.mark.usefixtures("long_index")
-def test_others_are_answered_while_one_peer_reads_none_of_its_streams(
+def test_other_peers_are_answered_while_one_reads_none_of_its_streams(
     artifact: SealedArtifact,
 ) -> None:
     agent = new_network_agent("source")

@@ -49,7 +49,7 @@ def test_refused_with_nothing_outside_the_target(
         "damage: last of a thousand",
     ],
 )
-def test_what_would_leave_the_root_is_called_unsafe(name: str) -> None:
+def test_members_that_would_leave_the_root_raise_unsafe_path_error(name: str) -> None:
     with pytest.raises(UnsafePathError):
         scan_bundle(hostile.CORPUS[name])
 

@@ -120,7 +120,7 @@ def test_logs_that_name_what_is_elsewhere(tmp_path: Path, asked: Path) -> None:
     result = judged(staged, root)
     assert of_outside(outside) == before
     for name in ("absolute", "upwards"):
-        assert "lies outside its directory" in result["dropped"][name]
+        assert "is outside its directory" in result["dropped"][name]
 
 
 def test_a_fetch_of_them(cluster: Cluster, tmp_path: Path, asked: Path) -> None:

@@ -122,7 +122,7 @@ def test_connecting_again_and_again_opens_no_more_files(transport: Transport) ->
     assert len(counts) == 1
 
 
-def test_agents_that_nobody_reads_from_are_not_kept_for_ever(
+def test_agents_without_reads_are_not_kept_for_ever(
     transport: Transport, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("mx_artifacts.transport.nixl_transport.MAX_IDLE_PEERS", 1)
@@ -139,7 +139,7 @@ def test_agents_that_nobody_reads_from_are_not_kept_for_ever(
     assert kept == names[1:]
 
 
-def test_two_agents_of_one_name_in_use_are_told_apart(transport: Transport) -> None:
+def test_two_agents_of_the_same_name_in_use_are_distinguished(transport: Transport) -> None:
     with (
         peer_process("nixl", "twin", KIB) as first,
         peer_process("nixl", "twin", KIB) as second,

@@ -99,7 +99,7 @@ def test_a_session_that_the_source_lost_is_opened_again(
     assert not fetched.left_behind
 
 
-def test_memory_that_was_used_anew_is_not_the_sources_fault(
+def test_memory_that_was_reused_is_not_a_fault_of_the_source(
     fleet: Fleet, cache: Path, tmp_path: Path, ends: list[Callable[[], None]]
 ) -> None:
     """The lease of a target that was stopped ran out, so what it reads may be anything."""
@@ -185,7 +185,7 @@ def test_an_error_of_the_source_manager_itself_ends_the_transfer(
 
 
 @pytest.mark.parametrize("calm_seconds", [0.0, 60.0])
-def test_who_has_a_whole_source_does_not_ask_for_others_at_once(
+def test_a_target_with_a_complete_source_does_not_search_for_others_at_once(
     fleet: Fleet,
     cache: Path,
     tmp_path: Path,

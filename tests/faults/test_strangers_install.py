@@ -182,7 +182,7 @@ def swapping(
 @pytest.mark.parametrize("what", ["staged", "staging", "workspace", "root"])
 @pytest.mark.parametrize("step", STEPS)
 @pytest.mark.parametrize("exists", ["absent", "empty", "filled"])
-def test_what_is_swapped_at_any_step_leads_nowhere(
+def test_paths_swapped_at_any_step_lead_to_no_other_place(
     home: Path, victim: Path, bundle: Path, step: str, what: str, exists: str
 ) -> None:
     root = home / "cache"
@@ -250,7 +250,7 @@ def test_a_race_for_the_root_and_its_parents_gains_nothing(
     assert done_right
 
 
-def test_the_same_user_who_swaps_what_is_staged_ends_nothing(
+def test_a_process_of_the_same_user_that_swaps_staged_files_leads_to_an_error_or_a_right_install(
     tmp_path: Path, victim: Path, bundle: Path
 ) -> None:
     """It could do all of it by itself; but an install says what is wrong, or is right."""
@@ -266,7 +266,7 @@ def test_the_same_user_who_swaps_what_is_staged_ends_nothing(
                 root.rename(tmp_path / f"old{number}")
 
 
-def test_what_is_staged_is_for_no_other_users_eyes(home: Path, bundle: Path) -> None:
+def test_other_users_cannot_read_staged_files(home: Path, bundle: Path) -> None:
     """Although it has its owner already: only where nobody can reach it may it be given away."""
     root = home / "cache"
     seen: list[tuple[int, int]] = []

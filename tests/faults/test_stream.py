@@ -195,7 +195,7 @@ def test_requests_that_do_not_wait_for_the_answer_are_hung_up_on(source: PeerPro
         assert answer(connection) == b""
 
 
-def test_random_bytes_harm_nobody(source: PeerProcess, reader: Reader) -> None:
+def test_random_bytes_do_no_harm(source: PeerProcess, reader: Reader) -> None:
     chance = random.Random(12)
     known, at = descriptor_of(source), source.addresses[0]
     good = request((at, 1000), (at + 5, 77))
@@ -265,14 +265,14 @@ def test_1100_connections_do_not_silence_a_source_of_1024_descriptors(
         assert source.process.poll() is None
 
 
-def test_readers_that_take_nothing_hold_up_nobody(reader: Reader) -> None:
+def test_readers_that_take_no_bytes_do_not_delay_others(reader: Reader) -> None:
     with few_descriptors_source(1024) as source:
         wanted = request((source.addresses[0], SIZE_BYTES))
         with crowd(source, 200, lambda: dial(source, wanted)):
             assert_serves(reader, source)
 
 
-def test_a_source_gives_up_who_says_nothing(source: PeerProcess) -> None:
+def test_a_source_closes_silent_connections(source: PeerProcess) -> None:
     for sent in (b"", MAGIC, MAGIC + bytes(10)):
         with connect(source) as connection:
             received(connection, GREETING_BYTES)
@@ -426,7 +426,7 @@ def test_a_port_that_a_firewall_drops_is_given_up(
             reader.transport.connect(StreamDescriptor(port, 7, 1, os.urandom(16)).encode())
 
 
-def test_nothing_is_said_to_a_service_that_is_no_source(
+def test_a_target_sends_nothing_to_a_service_that_is_no_source(
     reader: Reader, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Else a descriptor could make a target say what its author likes to, say, a database."""
@@ -471,7 +471,7 @@ def test_a_source_killed_in_the_middle_is_lost_and_another_is_read(
     assert_serves(reader, source)
 
 
-def test_a_source_that_was_stopped_for_a_while_goes_on(reader: Reader) -> None:
+def test_a_source_that_was_stopped_for_a_while_continues(reader: Reader) -> None:
     with (
         peer_process("stream", "stopped", SIZE_BYTES) as stopped,
         closing(reader.transport.connect(stopped.descriptor)) as peer,

@@ -148,7 +148,7 @@ def by_stream() -> StreamTransport:
 
 
 @pytest.mark.parametrize("drops", [True, False], ids=["dropped", "silent"])
-def test_a_source_that_nobody_reaches_holds_up_no_healthy_one(
+def test_an_unreachable_source_does_not_delay_healthy_ones(
     fleet: Fleet, tmp_path: Path, dead_port: MakeSilent, drops: bool
 ) -> None:
     cache = fill_cache(tmp_path / "warm", large=20 << 20)
@@ -163,7 +163,7 @@ def test_a_source_that_nobody_reaches_holds_up_no_healthy_one(
 
 
 @pytest.mark.parametrize("drops", [True, False], ids=["dropped", "silent"])
-def test_a_source_that_nobody_reaches_ends_a_fetch_within_its_time(
+def test_a_fetch_from_an_unreachable_source_ends_within_its_timeout(
     fleet: Fleet, tmp_path: Path, dead_port: MakeSilent, drops: bool
 ) -> None:
     cache = fill_cache(tmp_path / "warm")

@@ -39,7 +39,7 @@ def kill_some(targets: list[Child], rng: random.Random) -> list[threading.Timer]
 
 
 @pytest.mark.parametrize("slots", [0, 4], ids=["resident", "slots"])
-def test_two_hundred_targets_of_which_half_are_killed(tmp_path: Path, slots: int) -> None:
+def test_half_of_two_hundred_targets_are_killed(tmp_path: Path, slots: int) -> None:
     rng = random.Random(slots)
     artifacts = known_artifacts()
     with closing(new_network_agent("source")) as agent, ExitStack() as stack:

@@ -79,7 +79,7 @@ def _fetch(
 
 @pytest.mark.parametrize("resident", [True, False], ids=["resident", "slots"])
 @pytest.mark.parametrize("mode", ["zstd", "none"])
-def test_what_shrinks_comes_compressed(
+def test_bytes_that_shrink_arrive_compressed(
     fleet: Fleet, tmp_path: Path, cache: Path, resident: bool, mode: str
 ) -> None:
     source, _ = fleet.publish(cache, resident_budget_bytes=1 << 30 if resident else 0)
@@ -97,7 +97,7 @@ def test_a_slow_link_is_noticed(fleet: Fleet, tmp_path: Path, cache: Path) -> No
     assert carried < 0.7 * total
 
 
-def test_what_does_not_shrink_comes_as_it_is(fleet: Fleet, tmp_path: Path) -> None:
+def test_bytes_that_do_not_shrink_arrive_uncompressed(fleet: Fleet, tmp_path: Path) -> None:
     cache = fill_cache(tmp_path / "warm", files=4, large=LARGE_BYTES)
     fleet.publish(cache)
     carried, total = _fetch(fleet, tmp_path, cache, compression="zstd")
@@ -114,7 +114,7 @@ def test_a_fast_link_is_left_alone(
 
 
 @pytest.mark.parametrize("side", ["source", "target", "library"])
-def test_who_does_not_compress_is_read_from_plainly(
+def test_a_source_that_does_not_compress_is_read_uncompressed(
     fleet: Fleet, tmp_path: Path, cache: Path, side: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if side == "library":
@@ -234,7 +234,7 @@ def test_a_source_that_limits_its_rate_is_a_slow_link(
     assert carried < 0.5 * total
 
 
-def test_what_does_not_shrink_takes_no_more_of_the_rate_of_a_source_that_limits_it(
+def test_bytes_that_do_not_shrink_use_no_more_of_a_rate_limit(
     fleet: Fleet, tmp_path: Path, granted: Counter[float | None]
 ) -> None:
     cache = fill_cache(tmp_path / "warm", files=4, large=LARGE_BYTES)

@@ -67,7 +67,7 @@ def test_run_keeps_what_the_child_printed(processes: Processes) -> None:
     assert not exists(child.popen.pid)
 
 
-def test_a_failed_child_is_named_with_its_command_and_last_words(
+def test_the_error_for_a_failed_child_has_its_command_and_last_line(
     processes: Processes, told: list[str]
 ) -> None:
     code = "import sys; print('\\n'.join(map(str, range(40))), file=sys.stderr); sys.exit(7)"
@@ -79,7 +79,7 @@ def test_a_failed_child_is_named_with_its_command_and_last_words(
     assert told == [f"cold-job | {number}" for number in range(25, 40)]
 
 
-def test_the_error_object_of_a_verb_is_told_by_its_message(processes: Processes) -> None:
+def test_the_error_object_of_a_verb_is_shown_by_its_message(processes: Processes) -> None:
     code = (
         """import sys; print('{"type": "X", "message": "no source"}', file=sys.stderr); exit(10)"""
     )
@@ -87,7 +87,7 @@ def test_the_error_object_of_a_verb_is_told_by_its_message(processes: Processes)
         processes.run("fetch", python(code), environment(), BOUND_SECONDS)
 
 
-def test_a_killed_child_is_told_by_its_signal(processes: Processes) -> None:
+def test_the_error_for_a_killed_child_names_its_signal(processes: Processes) -> None:
     code = "import os, signal; os.kill(os.getpid(), signal.SIGKILL)"
     with pytest.raises(MxArtifactsError, match="signal 9"):
         processes.run("job", python(code), environment(), BOUND_SECONDS)
@@ -98,7 +98,7 @@ def test_a_child_that_takes_too_long_is_an_error(processes: Processes) -> None:
         processes.run("job", python("import time; time.sleep(600)"), environment(), 0.2)
 
 
-def test_what_a_child_leaves_running_ends_with_it(processes: Processes) -> None:
+def test_processes_that_a_child_started_end_with_it(processes: Processes) -> None:
     child = processes.run("job", python(GRANDCHILD), environment(), BOUND_SECONDS)
     assert not exists(int(child.stdout.read_text()))
 

@@ -81,7 +81,7 @@ def test_rank_status_and_accelerator_hold_where_the_server_ignores_filters(
     assert "worker_rank is 0 there, 5 here" in str(raised.value)
 
 
-def test_what_joins_a_transfer_is_alive_where_the_server_ignores_the_status(
+def test_sources_that_join_a_transfer_are_alive_although_the_server_ignores_the_status(
     older: OlderServer, client: CentralClient, tmp_path: Path
 ) -> None:
     for status in (SourceStatus.READY, SourceStatus.INITIALIZING, SourceStatus.STALE):
@@ -114,7 +114,7 @@ def test_listings_of_an_older_server_are_filtered_ordered_and_cut_here(
     assert listed(min_training_step=0) == []
 
 
-def test_an_error_of_one_record_goes_on_to_the_next(
+def test_after_an_error_of_one_record_the_next_is_read(
     older: OlderServer, client: CentralClient
 ) -> None:
     for worker_id in ("a", "b", "c"):

@@ -113,7 +113,9 @@ def test_sixteen_targets_share_four_slots(tmp_path: Path) -> None:
         assert list(targets.map(target, range(16))) == [True] * 16
 
 
-def test_what_the_source_does_not_have_is_not_found(tmp_path: Path, agent: Transport) -> None:
+def test_an_artifact_that_the_source_does_not_have_is_not_found(
+    tmp_path: Path, agent: Transport
+) -> None:
     artifact = make_artifact({"artifact.tar": 1})
     with serving(artifact) as server:
         with pytest.raises(RecordNotFoundError, match=server.endpoint):
@@ -123,7 +125,9 @@ def test_what_the_source_does_not_have_is_not_found(tmp_path: Path, agent: Trans
             fetch(server.endpoint, artifact.artifact_id, agent)
 
 
-def test_nobody_there_names_the_endpoint(tmp_path: Path, agent: Transport) -> None:
+def test_the_error_of_an_unreachable_source_names_its_endpoint(
+    tmp_path: Path, agent: Transport
+) -> None:
     with pytest.raises(PeerLostError, match=r"127\.0\.0\.1:1 was lost") as caught:
         fetch("127.0.0.1:1", "0" * 64, agent)
     assert caught.value.retryable
@@ -149,7 +153,9 @@ class Refusing(TransferResult):
 
 
 @pytest.mark.parametrize("after_chunks", [0, 1, 5])
-def test_what_the_receiver_refuses_ends_the_transfer(agent: Transport, after_chunks: int) -> None:
+def test_an_artifact_that_the_receiver_refuses_ends_the_transfer(
+    agent: Transport, after_chunks: int
+) -> None:
     artifact = make_artifact({"artifact.tar": 9 * CHUNK_SIZE})
     receiver = Refusing(after_chunks)
     with serving(artifact, slots=2) as server:
@@ -187,7 +193,7 @@ NINE_CHUNKS = {"artifact.tar": 9 * CHUNK_SIZE}
 
 
 @pytest.mark.usefixtures("one_core")
-def test_reads_that_are_copied_by_who_posts_them_take_a_thread_for_each_core(
+def test_reads_that_the_posting_thread_copies_use_one_thread_per_core(
     agent: Transport,
 ) -> None:
     artifact, receiver = make_artifact(NINE_CHUNKS), Meeting()

@@ -91,7 +91,7 @@ def test_publishers_of_different_artifacts_do_not_take_turns(
     assert target.failures == []
 
 
-def test_a_look_that_fails_is_told_once_and_the_next_goes_on(
+def test_a_failed_check_is_reported_once_and_the_next_check_continues(
     nodes: tuple[Node, Node, ExitStack], tmp_path: Path
 ) -> None:
     node, _, stack = nodes

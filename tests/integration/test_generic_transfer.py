@@ -217,7 +217,7 @@ def test_a_buffer_that_is_not_what_was_published_ends_the_transfer(agent: Transp
         fetch(agent, pipe, wanted)
 
 
-def test_a_source_that_is_gone_is_named(agent: Transport) -> None:
+def test_the_error_names_a_source_that_has_ended(agent: Transport) -> None:
     with serving({}) as pipe:
         pass
     with pytest.raises(PeerLostError, match="a process"):

@@ -124,7 +124,7 @@ def test_a_central_server_without_groups_is_named_before_anything_is_asked_for(
                 settings=FetcherSettings.from_environment(env={}, bundle_root=tmp_path),
                 transport_factory=no_transport,
             ) as fetcher,
-            pytest.raises(RemoteError, match="has no groups") as caught,
+            pytest.raises(RemoteError, match="does not support groups") as caught,
         ):
             fetcher.fetch_and_install(
                 get_kind("triton"), identity, {"": tmp_path / "r"}, group=GroupWanted("g", 2, "a")

@@ -83,7 +83,7 @@ def test_all_that_fail_are_listed(fleet: Fleet, tmp_path: Path) -> None:
     assert not (tmp_path / "cold").exists()
 
 
-def test_an_interrupted_fetch_goes_on_where_it_was(fleet: Fleet, tmp_path: Path) -> None:
+def test_an_interrupted_fetch_continues_where_it_stopped(fleet: Fleet, tmp_path: Path) -> None:
     cache = fill_cache(tmp_path / "warm", large=LARGE_BYTES)
     source, published = fleet.publish(cache)
     counting = Counting()
@@ -102,7 +102,9 @@ def test_an_interrupted_fetch_goes_on_where_it_was(fleet: Fleet, tmp_path: Path)
     assert 0 < fetched.total_bytes < 0.7 * published.total_bytes
 
 
-def test_what_was_damaged_meanwhile_is_read_again(fleet: Fleet, tmp_path: Path) -> None:
+def test_staged_files_that_were_damaged_between_two_fetches_are_read_again(
+    fleet: Fleet, tmp_path: Path
+) -> None:
     cache = fill_cache(tmp_path / "warm", large=LARGE_BYTES)
     source, published = fleet.publish(cache)
     counting = Counting()
@@ -148,7 +150,7 @@ def test_only_what_changed_is_read(fleet: Fleet, tmp_path: Path) -> None:
     assert len(report.same) == 100
 
 
-def test_what_became_executable_is_not_taken_for_unchanged(fleet: Fleet, tmp_path: Path) -> None:
+def test_a_file_that_became_executable_counts_as_changed(fleet: Fleet, tmp_path: Path) -> None:
     cache = fill_cache(tmp_path / "warm", files=20)
     first, _ = fleet.publish(cache)
     fleet.fetch(fleet.fetcher(), tmp_path / "cold")
@@ -162,7 +164,7 @@ def test_what_became_executable_is_not_taken_for_unchanged(fleet: Fleet, tmp_pat
     assert fetched.report.roots[0].installed == ("d0/kernel0.bin",)
 
 
-def test_what_the_engine_changed_is_not_taken_for_unchanged(fleet: Fleet, tmp_path: Path) -> None:
+def test_an_entry_that_the_engine_changed_counts_as_changed(fleet: Fleet, tmp_path: Path) -> None:
     cache = fill_cache(tmp_path / "warm", files=20)
     first, _ = fleet.publish(cache)
     fleet.fetch(fleet.fetcher(), tmp_path / "cold")
@@ -175,7 +177,7 @@ def test_what_the_engine_changed_is_not_taken_for_unchanged(fleet: Fleet, tmp_pa
     assert contents(tmp_path / "cold") == contents(cache)
 
 
-def test_what_the_engine_changes_meanwhile_is_told_where_the_fetch_takes_long(
+def test_a_long_fetch_reports_entries_that_the_engine_changes_meanwhile(
     fleet: Fleet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(kept_entries, "LOOK_AGAIN_SECONDS", 0.0)
@@ -222,7 +224,7 @@ def test_a_target_that_has_it_already_seeds_too(fleet: Fleet, tmp_path: Path) ->
     assert contents(tmp_path / "second") == contents(cache)
 
 
-def test_what_is_installed_stands_where_it_cannot_be_seeded(fleet: Fleet, tmp_path: Path) -> None:
+def test_an_installed_artifact_stays_if_it_cannot_be_seeded(fleet: Fleet, tmp_path: Path) -> None:
     source, _ = fleet.publish(fill_cache(tmp_path / "warm"))
     fleet.fetch(fleet.fetcher(), tmp_path / "first")
     source.start().server.stop(grace_seconds=0)  # its record stays

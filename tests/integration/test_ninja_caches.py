@@ -168,7 +168,7 @@ def test_it_moves_on_from_where_it_was_moved_to(root: Path) -> None:
     assert work_at(third) == ""
 
 
-def test_a_source_that_was_written_again_in_the_target_is_no_reason_to_build(root: Path) -> None:
+def test_a_source_file_that_was_written_again_in_the_target_needs_no_build(root: Path) -> None:
     target = root.parent / "elsewhere"
 
     def write_again() -> None:
@@ -247,7 +247,7 @@ def test_outputs_outside_the_module(root: Path) -> None:
     victim = root.parent / "victim"
     victim.write_text("")
     before = victim.stat().st_mtime_ns
-    assert "lies outside its directory" in dropped_reason(move(root, root))
+    assert "is outside its directory" in dropped_reason(move(root, root))
     assert victim.stat().st_mtime_ns == before
 
 
@@ -282,7 +282,7 @@ def test_a_module_that_a_package_has_outdated(root: Path) -> None:
     assert (MODULE in report.installed, work_at(target)) == (True, "")
 
 
-def test_a_module_that_is_current_is_kept_without_a_word(root: Path) -> None:
+def test_a_current_module_is_kept_without_a_report(root: Path) -> None:
     target = root.parent / "elsewhere"
     first = shutil.copytree(root, root.parent / "again" / "source")
     move(root, target)
@@ -311,7 +311,7 @@ def test_judging_without_ninja(root: Path, monkeypatch: pytest.MonkeyPatch) -> N
     judge = existing_entry_judge(FLASHINFER)
     assert judge(root, MODULE, None) == EntryVerdict()
     monkeypatch.setattr(existing_modules, "find_ninja", lambda: None)
-    assert "no ninja on PATH" in judge(root, MODULE, None).unverified_reason
+    assert "ninja is not on PATH" in judge(root, MODULE, None).unverified_reason
 
 
 # --- where ninja cannot be asked -----------------------------------------------------------------

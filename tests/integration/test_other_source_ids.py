@@ -100,6 +100,6 @@ def test_a_server_that_does_not_know_a_field_is_not_published_to(
     server: OlderServer, fleet: Fleet, tmp_path: Path
 ) -> None:
     """It would file caches that differ in it under one id."""
-    with pytest.raises(ConfigurationError, match="computes source id") as raised:
+    with pytest.raises(ConfigurationError, match="computed the source id") as raised:
         fleet.publisher().publish(KIND, IDENTITY, {"": fill_cache(tmp_path / "warm")})
     assert "does not know every field" in raised.value.hint()

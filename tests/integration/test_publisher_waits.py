@@ -69,7 +69,7 @@ def test_a_signal_ends_the_wait(cluster: Cluster, cache: Path, number: int) -> N
     assert cluster.sealed() == []
 
 
-def test_it_waits_as_long_as_it_is_told(cluster: Cluster, cache: Path) -> None:
+def test_it_waits_for_the_publish_timeout(cluster: Cluster, cache: Path) -> None:
     for args in (("--publish-timeout", "1.5s"), ("--publish-timeout", "0")):
         code, error = cluster.publish(cache, *args)
         assert (code, error["type"]) == (14, "BackendUnavailableError")

@@ -333,7 +333,7 @@ def test_the_reaper_spares_a_row_whose_heartbeat_has_not_reached_the_record(
     over(valkey.url, scenario)
 
 
-def test_the_reaper_removes_a_row_whose_record_is_gone(valkey: RedisProcess) -> None:
+def test_the_reaper_removes_a_row_without_a_record(valkey: RedisProcess) -> None:
     async def scenario(backend: MetadataBackend) -> None:
         await put(backend)
         valkey.client.delete(WORKER)
@@ -378,7 +378,7 @@ def test_a_poison_row_is_skipped_with_a_warning_and_others_are_listed(
     over(valkey.url, scenario)
 
 
-def test_a_worker_id_that_is_no_text_is_skipped(valkey: RedisProcess) -> None:
+def test_a_worker_id_that_is_not_text_is_skipped(valkey: RedisProcess) -> None:
     async def scenario(backend: MetadataBackend) -> None:
         await put(backend)
         valkey.client.hset(INDEX, b"\xff", b"3")
@@ -625,7 +625,7 @@ def answering(line: bytes) -> Iterator[str]:
         (b"-LOADING Redis is loading the dataset in memory\r\n", "still loading"),
         (b"-MISCONF Redis is configured to save RDB snapshots\r\n", "cannot save to its disk"),
         (b"-NOAUTH Authentication required.\r\n", "refuses the user or password"),
-        (b"-NOPERM this user has no permissions\r\n", "does not allow this user"),
+        (b"-NOPERM this user has no permissions\r\n", "does not give this user"),
         (b"-MASTERDOWN Link with MASTER is down\r\n", "failed"),
         (b"-ERR max number of clients reached\r\n", "cannot be reached"),
         (b"HTTP/1.1 400 Bad Request\r\n\r\n", "failed|cannot be reached"),

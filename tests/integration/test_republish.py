@@ -38,7 +38,7 @@ def eventually(condition: Callable[[], bool]) -> None:
     assert condition()
 
 
-def test_what_did_not_change_is_not_published_again(node: Node) -> None:
+def test_unchanged_roots_are_not_published_again(node: Node) -> None:
     publisher = node.publisher()
     published = node.publish(publisher)
     assert publisher.republish(published) is published
@@ -83,7 +83,7 @@ def test_both_may_exceed_the_memory_together(node: Node) -> None:
         assert node.fetch(f"cold{number}") == cubins(node.root)
 
 
-def test_what_cannot_be_sealed_leaves_what_is_served(node: Node) -> None:
+def test_the_old_artifact_is_served_if_the_roots_cannot_be_sealed(node: Node) -> None:
     publisher = node.publisher()
     published = node.publish(publisher)
     warm = cubins(node.root)

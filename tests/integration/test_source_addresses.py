@@ -81,7 +81,9 @@ def test_a_name_is_announced_and_an_address_is_bound(cluster: Cluster, cache: Pa
     assert contents(cluster.directory / "cold") == contents(cache)
 
 
-def test_what_is_announced_need_not_be_this_machines(cluster: Cluster, cache: Path) -> None:
+def test_the_announced_host_need_not_be_an_address_of_this_machine(
+    cluster: Cluster, cache: Path
+) -> None:
     env = {"MX_WORKER_HOST": "203.0.113.7", "MX_WORKER_LISTEN": "127.0.0.1"}
     with cluster.source(cache, **env) as source:
         (endpoint,) = endpoints(cluster)
@@ -170,7 +172,7 @@ def test_an_address_to_listen_on_that_is_not_ours_is_named(cluster: Cluster, cac
 # --- ports ----------------------------------------------------------------------------------------
 
 
-def test_ranks_of_one_node_publish_beside_each_other(cluster: Cluster, cache: Path) -> None:
+def test_several_ranks_of_one_node_can_publish(cluster: Cluster, cache: Path) -> None:
     port, _, stream, _ = free_ports(4)
     env = {"MX_WORKER_GRPC_PORT": str(port), "MX_WORKER_STREAM_PORT": str(stream)}
     with (
@@ -197,7 +199,7 @@ def test_a_stream_port_that_is_stated_must_be_free(cluster: Cluster, cache: Path
     assert endpoints(cluster) == []
 
 
-def test_a_default_port_that_is_taken_is_left_to_who_has_it(cluster: Cluster, cache: Path) -> None:
+def test_another_port_is_used_if_a_default_port_is_in_use(cluster: Cluster, cache: Path) -> None:
     defaults = {"MX_WORKER_GRPC_PORT": "", "MX_WORKER_STREAM_PORT": ""}
     with (
         cluster.source(cache, **defaults),  # has 6555 and 6655, or a process before it has
@@ -243,7 +245,7 @@ def test_a_name_of_a_service_is_announced(
         running(*fetch, env=env, logs=tmp_path, command=there) as target,
     ):
         assert source.ready["published"][0]["endpoint"] == "mx-source:6600"
-        assert f"serving on {ADDRESS}: anyone" in source.errors
+        assert f"serving on {ADDRESS} without authentication" in source.errors
         code, _ = target.end()
         assert code == 0
     assert contents(tmp_path / "cold") == contents(cache)

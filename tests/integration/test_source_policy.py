@@ -47,7 +47,7 @@ def test_the_nearest_are_read_from_also_those_that_come_later(fleet: Fleet, tmp_
     assert fleet.fetch(fetcher, tmp_path / "cold").source.topology["zone"] == "a"
 
 
-def test_a_seed_tells_where_it_is_and_what_it_serves(fleet: Fleet, tmp_path: Path) -> None:
+def test_a_seed_announces_its_place_and_its_artifact(fleet: Fleet, tmp_path: Path) -> None:
     cache = fill_cache(tmp_path / "warm")
     publisher, published = fleet.publish(cache, topology=NEAR)
     origin = _ready(fleet)[published.worker_id].topology

@@ -38,11 +38,11 @@ def test_an_engine_that_we_are_loaded_into_gets_it_as_ever() -> None:
     assert started("shared").stdout.split() == ["patched"]
 
 
-def test_what_the_user_says_to_it_counts() -> None:
+def test_variables_of_ucx_that_the_user_sets_are_kept() -> None:
     assert started("claimed", UCX_MEM_EVENTS="y").stdout.split() == ["patched"]
 
 
-def test_it_knows_what_we_say_to_it() -> None:
+def test_ucx_knows_the_variables_that_we_set() -> None:
     """UCX warns of variables that it does not read, as of one that another release dropped."""
     assert "UCX_NO_SUCH_THING" in started("claimed", UCX_NO_SUCH_THING="1").stderr
     assert "UCX_" not in started("claimed").stderr

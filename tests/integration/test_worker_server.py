@@ -101,7 +101,7 @@ def test_a_lease_that_is_ready_when_its_target_gives_up_is_freed(
     monkeypatch.setattr(SlotChunkSource, "_fill", fill_late)
     client = clients()
     assert client.attach()
-    with pytest.raises((NoFreeSlotError, PeerLostError), match=r"too late|in time"):
+    with pytest.raises((NoFreeSlotError, PeerLostError), match=r"only after|in time"):
         client.prepare_chunk(artifact.ref, 0, timeout_seconds=1.0)
     prepare(client, artifact)
     assert len(server.artifacts.leases) == 1
@@ -195,7 +195,7 @@ def test_an_empty_id_needs_a_single_artifact(
     server.artifacts.add_artifact(
         SOURCE_ID, other.artifact_id, other.manifest, other.bundles(), slots=1
     )
-    with pytest.raises(RemoteError, match="name one"):
+    with pytest.raises(RemoteError, match="state the ids of one"):
         clients().header(ArtifactRef(SOURCE_ID, ""))
     assert clients().header(other.ref).total_size == 1
     with pytest.raises(ConfigurationError, match="already"):
@@ -222,7 +222,7 @@ def test_pages_hold_what_was_asked_for(server: ArtifactServer) -> None:
         assert caught.value.code() is grpc.StatusCode.NOT_FOUND
 
 
-def test_a_bundle_that_its_disk_gives_back_wrong_is_never_served(
+def test_a_bundle_that_its_disk_returns_damaged_is_never_served(
     tmp_path: Path, artifact: SealedArtifact
 ) -> None:
     bundles = artifact.bundles(in_files=tmp_path)
@@ -232,7 +232,7 @@ def test_a_bundle_that_its_disk_gives_back_wrong_is_never_served(
         WorkerClient(server.endpoint, timeout_seconds=20) as client,
     ):
         client.release_chunk(artifact.ref, prepare(client, artifact, 0))
-        with pytest.raises(RemoteError, match="not what was sealed"):
+        with pytest.raises(RemoteError, match="not as it was sealed"):
             prepare(client, artifact, 1)
         prepare(client, artifact, 0)  # and the slot is free again
 

@@ -239,7 +239,7 @@ def test_we_fetch_and_install_from_their_publisher(
     assert_installed(case, written_for=cold, at=cold)  # Triton's groups name their new root
 
 
-def test_where_nixl_is_not_allowed_they_are_told_why_our_publisher_serves_none(
+def test_our_publisher_without_nixl_says_why_it_does_not_serve_targets_of_the_reference(
     tmp_path: Path, env: dict[str, str], peer: Peer, server: Service
 ) -> None:
     case = CASES[0]
@@ -254,7 +254,7 @@ def test_where_nixl_is_not_allowed_they_are_told_why_our_publisher_serves_none(
     assert "start the source with MX_TRANSPORT=nixl" in str(raised.value)
 
 
-def test_where_nixl_is_not_allowed_we_say_why_their_publisher_is_not_read(
+def test_our_target_without_nixl_says_why_it_does_not_read_from_the_reference(
     tmp_path: Path, env: dict[str, str], peer: Peer, server: Service
 ) -> None:
     case = CASES[0]

@@ -38,7 +38,7 @@ def test_every_error_has_a_next_step(name: str) -> None:
     assert getattr(errors, name)("x").hint()
 
 
-def test_a_failed_transfer_tells_what_its_last_cause_tells() -> None:
+def test_a_failed_transfer_has_the_hint_of_its_last_cause() -> None:
     lost, busy = errors.PeerLostError("gone"), errors.ChunkChecksumError("bad")
     error = errors.TransferFailedError("all failed", attempts=[("a:1", lost), ("b:2", busy)])
     assert error.exit_code is errors.ExitCode.INTEGRITY

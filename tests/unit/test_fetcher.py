@@ -150,7 +150,7 @@ def install_triton(root: Path, bundle: Path, artifact_id: str) -> None:
     )
 
 
-def test_what_is_installed_is_not_transferred_again(
+def test_an_installed_artifact_is_not_transferred_again(
     fetcher: Callable[..., ArtifactFetcher], tmp_path: Path
 ) -> None:
     root, kind = tmp_path / "root", get_kind("triton")
@@ -185,7 +185,7 @@ class WhileWaiting(FakeClock):
             action()
 
 
-def test_what_another_process_fetches_meanwhile_is_not_transferred(
+def test_an_artifact_that_another_process_installs_meanwhile_is_not_transferred(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(single_flight, "UNSAID_SECONDS", 0.0)
@@ -238,7 +238,7 @@ def test_a_default_root_that_cannot_be_is_refused_before_the_transfer(
             call(get_kind("triton"), TRITON)
 
 
-def test_a_plan_says_that_there_is_no_room(
+def test_a_plan_fails_if_there_is_no_space(
     fetcher: Callable[..., ArtifactFetcher], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def full(needs: Iterable[Need]) -> None:

@@ -144,7 +144,7 @@ def test_a_probe_that_breaks_leaves_its_value_unknown(variable: str, says: str) 
     assert raised.value.hint() == "state the missing values: --identity aiter_compiler=VALUE"
 
 
-def test_a_kind_of_theirs_gives_advice() -> None:
+def test_a_third_partys_kind_gives_advice() -> None:
     kind = get_kind("aiter")
     assert advice_for(kind, "extra_parameters.aiter_compiler").startswith("install the same hipcc")
     assert "same container image" in advice_for(kind, "json_version")

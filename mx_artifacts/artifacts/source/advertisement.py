@@ -154,8 +154,9 @@ class Advertisement:
                 "identity",
             )
         logger.warning(
-            "the central server computes source id %s for model %r, this node %s: one of them "
-            "escapes non-ASCII characters. It is published under the server's",
+            "the central server computed the source id %s for model %r, but this node computed "
+            "%s, because only one of them escapes non-ASCII characters; publishing under the id "
+            "of the server",
             given,
             self._identity.model_name,
             self.mx_source_id,

@@ -95,7 +95,9 @@ class Heartbeat:
         try:
             self._record.report(SourceStatus.STALE)
         except MxArtifactsError as error:
-            logger.warning("could not mark this source STALE; the server will notice: %s", error)
+            logger.warning(
+                "could not mark this source STALE; the server will do that later: %s", error
+            )
             return False
         return True
 

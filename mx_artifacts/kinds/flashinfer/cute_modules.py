@@ -77,7 +77,7 @@ def _difference(meta: Path, root: Directory, module: str) -> str:
     ours = _parsed(lambda: read_regular_file(meta, MAX_META_BYTES))
     theirs = _parsed(lambda: root.read(f"{module}/{_META}", MAX_META_BYTES))
     if not theirs:
-        return f"has no {_META}, so nobody knows what its kernels are" if names_there else ""
+        return f"has no {_META}, so it is unknown what its kernels are" if names_there else ""
     names = [name for name in sorted({*ours, *theirs}) if ours.get(name) != theirs.get(name)]
     listed = ", ".join(map(shown, names[:_MAX_NAMES]))
     return f"was compiled with another {listed}" if names else ""

@@ -39,7 +39,7 @@ def judge_existing_module(entry: EntryView, root: Path, fetched: Path | None) ->
         return EntryVerdict(f"it was built in {built_in}, so its engine would build it again")
     ninja = find_ninja()
     if ninja is None:
-        return EntryVerdict(unverified_reason="not verified: there is no ninja on PATH to ask")
+        return EntryVerdict(unverified_reason="not verified, because ninja is not on PATH")
     if not keeps_log(ninja, module.log.version):
         return EntryVerdict(f"{ninja} is of another version and cannot read its .ninja_log")
     hash_command = rapidhash_function()

@@ -219,7 +219,7 @@ class NinjaModule:
         for path in made:
             output = Path(os.path.normpath(self._here(path)))
             if self.directory not in output.parents:
-                raise NotCurrent(f"its output {shown(path)} lies outside its directory")
+                raise NotCurrent(f"its output {shown(path)} is outside its directory")
             if output.name in STATE_FILES:
                 raise NotCurrent(f"its output {shown(path)} is a file of ninja's own")
 

@@ -29,7 +29,7 @@ from mx_artifacts.kinds.ninja.program import find_ninja, keeps_log
 def relocation_obstacle() -> str:
     """Say why modules that were built in another root cannot be used on this node, or ""."""
     if find_ninja() is None:
-        return "there is no ninja on PATH to adapt it"
+        return "it cannot be adapted, because ninja is not on PATH"
     if rapidhash_function() is None:
         return "the Python package rapidhash, which adapting it needs, is not installed"
     return ""

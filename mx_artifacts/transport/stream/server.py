@@ -121,7 +121,7 @@ class StreamServer:
             try:
                 accepted = sockets.accept(listener)
             except OSError as error:
-                self._warn(f"accepts nobody for a moment: {error}")
+                self._warn(f"accepts no connections for a moment: {error}")
                 if not self._close_idle():
                     self._accept_more(False)
                 return

@@ -95,7 +95,7 @@ class StreamTransport:
                     raise
                 listeners = sockets.listen(host, 0)
                 logger.warning(
-                    "stream port %d is in use, so targets read on port %d",
+                    "stream port %d is in use, so this source uses port %d",
                     port,
                     listeners[0].getsockname()[1],
                 )

@@ -20,7 +20,7 @@ from mx_artifacts.artifacts.bundle_root import (
 from mx_artifacts.errors import UnusablePlaceError
 
 
-def test_what_nobody_holds_is_removed_and_nothing_else(tmp_path: Path) -> None:
+def test_only_files_without_a_lock_are_removed(tmp_path: Path) -> None:
     held, dead = turn_file(tmp_path, "a" * 64), turn_file(tmp_path, "b" * 64)
     theirs = tmp_path / "turn-notes.lock"
     for path in (held, dead, theirs):

@@ -198,7 +198,7 @@ def test_nobody_serves_this(stored: list[StoredWorker]) -> None:
         discover_artifact_source(cast(CentralClient, Records(stored)), HERE)
 
 
-def test_another_rank_is_told() -> None:
+def test_another_rank_is_reported() -> None:
     with pytest.raises(IncompatibleSourceError, match="worker_rank is 1 there, 0 here"):
         found(Records([source("a", worker_rank=1)]), worker_rank=0)
 
@@ -282,7 +282,7 @@ def test_a_near_miss_is_found_behind_any_number_of_other_kinds() -> None:
     assert list(raised.value.reasons) == [f"{near.mx_source_id}/near"]
 
 
-def test_one_worker_of_a_source_id_tells_the_identity_of_all() -> None:
+def test_the_record_of_one_worker_gives_the_identity_of_its_source_id() -> None:
     other = HERE.with_fields(mx_source_type=SourceType.TILELANG_CACHE)
     records = Records([source(f"w{number}", other) for number in range(100)])
     with pytest.raises(NoSourceError):
@@ -290,7 +290,7 @@ def test_one_worker_of_a_source_id_tells_the_identity_of_all() -> None:
     assert records.read == ["w0"]
 
 
-def test_what_was_read_of_identities_is_not_read_again_while_one_waits() -> None:
+def test_identities_are_read_once_during_a_wait() -> None:
     records = Records([source("a", HERE.with_fields(mx_source_type=SourceType.TILELANG_CACHE))])
     known: dict[str, SourceIdentity] = {}
     for _ in range(3):

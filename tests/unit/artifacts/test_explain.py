@@ -97,7 +97,7 @@ def test_an_artifact_that_is_refused_here_does_not_fit() -> None:
 
 
 @pytest.mark.parametrize("endpoint", ["unix:/run/engine.sock", "dns://8.8.8.8/w:1", "\x1b" * 10**6])
-def test_an_endpoint_that_is_not_host_and_port_is_no_source(endpoint: str) -> None:
+def test_a_source_whose_endpoint_is_not_host_and_port_is_not_used(endpoint: str) -> None:
     (found,) = explain(HERE, worker_grpc_endpoint=endpoint)
     assert not found.fits
     assert "is not host:port" in found.verdict.obstacle
@@ -120,7 +120,7 @@ def test_the_nearest_comes_first() -> None:
     assert found[0].differences == {"extra_parameters.max_num_batched_tokens": ("1024", "8192")}
 
 
-def test_sources_of_other_models_are_shown_where_nobody_serves_this_one() -> None:
+def test_sources_of_other_models_are_shown_if_none_serves_this_model() -> None:
     other = HERE.with_fields(model_name="/models/m")
     (found,) = explain(other)
     assert found.differences == {"model_name": ("m", "/models/m")}
@@ -187,7 +187,7 @@ def test_the_answer_is_bounded() -> None:
     assert len(explain(*many)) == MAX_EXPLAINED
 
 
-def test_roots_that_a_source_tells() -> None:
+def test_roots_that_a_source_states() -> None:
     labels = {"mx_artifacts.root": "/a", "mx_artifacts.root.autotune": "/b", "rack": "r1"}
     (found,) = explain(HERE, topology=labels)
     assert isinstance(found, Candidate)

@@ -119,9 +119,7 @@ def test_all_go_on_when_the_other_does(server: Server, other: Other) -> None:
     assert server.rounds[-1].phase is Phase.DONE
 
 
-def test_who_never_comes_is_waited_for_and_the_message_says_so(
-    server: Server, clock: FakeClock
-) -> None:
+def test_the_error_says_that_a_member_never_joined(server: Server, clock: FakeClock) -> None:
     started = clock.now()
     message = r"nothing: waited 20 s for 1 of 2 members, not come yet \(came: a\)$"
     with pytest.raises(GroupFailedError, match=message), member_of(server) as member:
@@ -130,7 +128,7 @@ def test_who_never_comes_is_waited_for_and_the_message_says_so(
     assert server.rounds[-1].phase is Phase.ABORTED
 
 
-def test_who_is_waited_for_too_long_is_named_and_not_who_waited(
+def test_the_error_names_the_late_member_and_not_the_one_that_gave_up(
     server: Server, other: Other
 ) -> None:
     """It lives, so the server does not give it up; and what was moved in here is taken back."""
@@ -156,7 +154,7 @@ def fail(error: Exception) -> None:
 
 
 @pytest.mark.parametrize("when", [Progress.STAGED, Progress.MOVED])
-def test_a_failure_of_the_other_is_told_with_its_cause(
+def test_a_failure_of_another_member_is_raised_with_its_cause(
     server: Server, other: Other, when: Progress
 ) -> None:
     def script(report: MemberReport) -> None:
@@ -175,7 +173,7 @@ def test_a_failure_of_the_other_is_told_with_its_cause(
 
 
 @pytest.mark.parametrize("retryable", [True, False])
-def test_an_own_failure_is_told_to_the_others_and_is_the_groups(
+def test_a_members_own_failure_is_reported_and_raised_as_that_of_the_group(
     server: Server, other: Other, retryable: bool
 ) -> None:
     cause = NoSourceError("nobody") if retryable else InstallError("never")
@@ -204,7 +202,7 @@ def test_an_artifact_that_is_not_whole_is_a_failure(
     assert "--replace" in caught.value.hint()
 
 
-def test_other_exceptions_pass_and_the_others_are_told(server: Server) -> None:
+def test_other_exceptions_are_raised_unchanged_and_reported(server: Server) -> None:
     for error in (KeyboardInterrupt(), RollbackFailedError("left behind")):
         with pytest.raises(type(error)), member_of(server):
             raise error
@@ -331,7 +329,7 @@ def test_a_second_living_member_of_that_name_is_refused(server: Server) -> None:
     assert "--group-member" in caught.value.hint()
 
 
-def test_who_comes_too_late_is_told_why_before_anything_is_fetched(
+def test_a_member_that_joins_a_failed_round_gets_its_reason_before_it_fetches(
     server: Server, other: Other
 ) -> None:
     other.say(Progress.FETCHING)

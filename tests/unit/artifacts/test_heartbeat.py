@@ -70,7 +70,7 @@ def test_published_then_ready_at_once_and_stale_in_the_end(source: Source) -> No
     assert source.server.seen == [INITIALIZING, READY, READY, STALE]
 
 
-def test_the_thread_goes_on_beating(source: Source) -> None:
+def test_the_thread_continues_to_send_heartbeats(source: Source) -> None:
     source.interval_seconds = 0.001
     heartbeat = source.heartbeat()
     heartbeat.start()
@@ -140,7 +140,7 @@ def test_stop_without_a_server_or_a_start_is_no_error(
     assert "STALE" in caplog.text
 
 
-def test_who_stops_many_need_not_tell_a_server_that_hangs(source: Source) -> None:
+def test_stopping_many_heartbeats_does_not_wait_for_a_server_that_hangs(source: Source) -> None:
     heartbeat = source.heartbeat()
     heartbeat.start()
     source.server.down = True
@@ -174,7 +174,7 @@ def test_a_beat_at_once_waits_for_no_server_that_hangs(source: Source) -> None:
     assert source.server.seen[-1] is STALE
 
 
-def test_an_error_that_nobody_thought_of_does_not_end_it(
+def test_an_unexpected_error_does_not_end_it(
     source: Source, caplog: pytest.LogCaptureFixture
 ) -> None:
     heartbeat = source.heartbeat()

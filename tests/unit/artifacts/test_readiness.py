@@ -109,7 +109,7 @@ def test_the_url_on_a_node(url: str, node_rank: int, head: str, expected: str) -
 @pytest.mark.parametrize(
     "url", ["127.0.0.1:8000/health", "file:///etc/passwd", "http://", "http://[::1", "http://x:y/"]
 )
-def test_what_is_no_url_is_refused(url: str) -> None:
+def test_an_invalid_health_url_is_refused(url: str) -> None:
     with pytest.raises(ConfigurationError, match="health URL"):
         health_url(url)
 
@@ -160,14 +160,14 @@ def test_it_waits_for_the_first_file(tmp_path: Path) -> None:
     assert found.file_count == 1
 
 
-def test_what_never_settles_is_an_error(tmp_path: Path) -> None:
+def test_roots_that_never_settle_are_an_error(tmp_path: Path) -> None:
     clock = ScriptedClock(lambda number: (tmp_path / f"k{number}").write_bytes(b"1"))
     with pytest.raises(SourceChangedError, match="did not stay as they were for 30 s"):
         wait_until_settled([(tmp_path, RULES)], settle_seconds=30, timeout_seconds=60, clock=clock)
     assert clock.slept_seconds == 60.0
 
 
-def test_what_stays_empty_is_an_error(tmp_path: Path) -> None:
+def test_roots_that_stay_empty_are_an_error(tmp_path: Path) -> None:
     with pytest.raises(NothingToPublishError, match=r"no files in .* after 60 s"):
         wait_until_settled(
             [(tmp_path, RULES)], settle_seconds=5, timeout_seconds=60, clock=ScriptedClock()

@@ -45,14 +45,16 @@ def _node(tmp_path: Path) -> Node:
     return Node(tmp_path)
 
 
-def test_nobody_waits_for_something_else(node: Node, tmp_path: Path) -> None:
+def test_fetches_of_different_artifacts_or_roots_do_not_wait(node: Node, tmp_path: Path) -> None:
     with node.turn(), node.turn("b"), node.turn(root=tmp_path / "other"):
         assert len(list(node.bundle_root.iterdir())) == 3
     assert list(node.bundle_root.iterdir()) == []
     assert (node.clock.monotonic(), node.events) == (FakeClock().monotonic(), [])
 
 
-def test_who_only_swept_here_is_not_told_of(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_short_lock_of_a_process_that_cleans_up_is_not_reported(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with node.turn():
         (held,) = node.bundle_root.iterdir()
     descriptor = os.open(held, os.O_RDWR | os.O_CREAT)
@@ -62,7 +64,7 @@ def test_who_only_swept_here_is_not_told_of(node: Node, monkeypatch: pytest.Monk
         assert node.events == []
 
 
-def test_who_has_waited_long_enough_goes_on(node: Node, tmp_path: Path) -> None:
+def test_a_fetch_continues_without_its_turn_after_the_timeout(node: Node, tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to(node.root)
     with node.turn():
         with node.turn(root=tmp_path / "link"):  # the same root
@@ -73,7 +75,7 @@ def test_who_has_waited_long_enough_goes_on(node: Node, tmp_path: Path) -> None:
         assert len(list(node.bundle_root.iterdir())) == 1  # is still held
 
 
-def test_without_locks_nobody_waits(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_locks_there_is_no_wait(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(descriptor: int, operation: int) -> None:
         raise OSError(95, "Operation not supported")
 
@@ -83,7 +85,7 @@ def test_without_locks_nobody_waits(node: Node, monkeypatch: pytest.MonkeyPatch)
         assert list(node.bundle_root.iterdir()) == []
 
 
-def test_what_fails_meanwhile_is_not_hidden(node: Node) -> None:
+def test_an_error_during_a_turn_is_raised(node: Node) -> None:
     with pytest.raises(OSError, match="full"), node.turn():
         raise OSError("full")
     assert list(node.bundle_root.iterdir()) == []

@@ -69,7 +69,7 @@ def test_sources_of_another_artifact_wait_for_their_turn() -> None:
     assert supply.next_sources() == []
 
 
-def test_what_others_find_is_added_and_events_go_on() -> None:
+def test_sources_of_a_search_are_added_and_events_are_passed_on() -> None:
     seen: list[Event] = []
     supply = SourceSupply(Taken(SOURCES[0]), seen.append)
     supply.next_sources()

@@ -90,7 +90,7 @@ def test_autotune_files_of_each_rank_arrive_as_they_are(tmp_path: Path) -> None:
     assert [root.installed for root in report.roots] == [tuple(sorted(code)), tuple(sorted(ranks))]
 
 
-def test_what_is_left_out_is_the_kinds_to_say(tmp_path: Path) -> None:
+def test_the_kind_decides_which_files_are_left_out(tmp_path: Path) -> None:
     """Pain 5.1: the list is each kind's own, and a caller may give another."""
     generic = get_kind("generic")
     root = aged(fill(tmp_path / "warm", {"x.lock": b"", "block.cubin": b"code", "y.log": b"l"}))
@@ -106,7 +106,7 @@ def test_what_is_left_out_is_the_kinds_to_say(tmp_path: Path) -> None:
         bundle.close()
 
 
-def test_sealing_again_gives_what_sealing_gives(tmp_path: Path) -> None:
+def test_sealing_again_gives_the_same_as_sealing(tmp_path: Path) -> None:
     roots = {"": tmp_path / "warm"}
     fill(roots[""], {"a/x": b"1", "b": b"2"})
     source = transfer_of_kind(get_kind("generic"), bundle_root=tmp_path / "bundles", roots=roots)
@@ -121,7 +121,7 @@ def test_sealing_again_gives_what_sealing_gives(tmp_path: Path) -> None:
         each.close()
 
 
-def test_what_a_caller_does_not_state_the_environment_states(
+def test_values_that_the_caller_does_not_state_come_from_the_environment(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As it does for `ArtifactFetcher`: for `discover_and_transfer` and its siblings."""

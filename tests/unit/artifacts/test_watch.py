@@ -46,7 +46,7 @@ def test_a_change_is_due_when_it_has_settled_and_until_it_is_sealed(root: Root) 
     assert root.looks(2) == [False, False]
 
 
-def test_what_is_never_shipped_does_not_count(root: Root) -> None:
+def test_changes_of_files_that_are_never_shipped_do_not_count(root: Root) -> None:
     root.write("x.lock")
     assert root.looks(3) == [False, False, False]
 
@@ -61,14 +61,14 @@ def test_a_writer_that_never_settles_is_timed(root: Root) -> None:
     assert root.watch.unsealed_seconds == 0
 
 
-def test_what_had_not_settled_when_it_was_sealed_is_sealed_once_more(root: Root) -> None:
+def test_roots_that_had_not_settled_are_sealed_once_more(root: Root) -> None:
     root.watch.sealed(settled=False)
     assert root.looks(2) == [True, True]
     root.watch.sealed()
     assert root.looks(1) == [False]
 
 
-def test_what_changes_while_it_is_sealed_is_not_taken_for_sealed(root: Root) -> None:
+def test_roots_that_change_while_they_are_sealed_are_sealed_again(root: Root) -> None:
     root.write("b")
     assert root.looks(2) == [False, True]
     root.write("c")

@@ -38,7 +38,7 @@ def test_good_parts_are_good() -> None:
 
 
 @pytest.mark.parametrize(("at", "part"), [(0, 0), (2, 0), (8, 2), (3, 3), (len(TEXT) - 1, 3)])
-def test_the_first_part_with_a_wrong_byte_is_told(at: int, part: int) -> None:
+def test_the_number_of_the_first_damaged_part_is_returned(at: int, part: int) -> None:
     data = bytearray(TEXT)
     data[at] ^= 1
     assert damaged(memoryview(data)) == part

@@ -249,7 +249,7 @@ def test_a_device_without_room(tmp_path: Path, directory: int) -> None:
 
 
 @pytest.mark.parametrize(("offset", "length"), OUTSIDE)
-def test_no_byte_beside_the_buffer_is_written(
+def test_no_byte_outside_the_buffer_is_written(
     tmp_path: Path, directory: int, offset: int, length: int
 ) -> None:
     with pytest.raises(ValueError, match="'a' does not lie in the buffer"):
@@ -259,7 +259,7 @@ def test_no_byte_beside_the_buffer_is_written(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_what_is_no_list_of_files_is_refused(tmp_path: Path, directory: int) -> None:
+def test_invalid_lists_of_files_are_refused(tmp_path: Path, directory: int) -> None:
     data, making = memoryview(bytearray(8)), Making(None, 0)
     with pytest.raises(ValueError, match="null"):
         create_files(directory, parts(0, 1, "a\0b"), data, making)
@@ -353,7 +353,7 @@ def test_a_file_that_cannot_be_read_is_named(
         os.close(both_ends)
 
 
-def test_the_mode_tells_of_a_files_other_names(tmp_path: Path) -> None:
+def test_the_mode_shows_that_a_file_has_other_names(tmp_path: Path) -> None:
     (tmp_path / "a").touch()
     (tmp_path / "b").touch()
     (tmp_path / "c").hardlink_to(tmp_path / "b")
@@ -402,7 +402,7 @@ def test_no_link_leads_away_what_is_written(tmp_path: Path, led_away: list[str])
     assert os.listdir(tmp_path / "outside/inner") == ["file"]
 
 
-def test_what_is_no_plain_file_is_not_written(tmp_path: Path) -> None:
+def test_only_regular_files_are_written(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "fifo")
     reader = os.open(tmp_path / "fifo", os.O_RDONLY | os.O_NONBLOCK)
     try:
@@ -417,7 +417,7 @@ def test_what_is_no_plain_file_is_not_written(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("offset", "length"), OUTSIDE)
-def test_no_byte_beside_the_buffer_is_read_into(
+def test_no_byte_outside_the_buffer_is_written_by_a_read(
     tmp_path: Path, directory: int, offset: int, length: int
 ) -> None:
     (tmp_path / "a").write_bytes(bytes(100))
@@ -425,7 +425,7 @@ def test_no_byte_beside_the_buffer_is_read_into(
         read(directory, bytearray(8), ("a", offset, length))
 
 
-def test_what_cannot_be_read_into_is_refused(tmp_path: Path, directory: int) -> None:
+def test_buffers_that_cannot_be_written_are_refused(tmp_path: Path, directory: int) -> None:
     (tmp_path / "a").write_bytes(b"1")
     column = array("q", [0]), array("q", [1])
     with pytest.raises(ValueError, match="null"):
@@ -457,7 +457,7 @@ def test_files_as_they_should_be(tmp_path: Path, count: int) -> None:
 
 
 @pytest.mark.parametrize("kind", ["none", "directory", "link", "fifo"])
-def test_what_is_no_plain_file(tmp_path: Path, kind: str) -> None:
+def test_reading_something_other_than_a_regular_file(tmp_path: Path, kind: str) -> None:
     (tmp_path / "file").touch()
     (tmp_path / "directory").mkdir()
     (tmp_path / "link").symlink_to("file")

@@ -39,22 +39,24 @@ def why_not(monkeypatch: pytest.MonkeyPatch, place: Path) -> str:
     return missing.why
 
 
-def test_what_was_not_built(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_missing_library_is_not_used(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     assert why_not(monkeypatch, tmp_path / "none.so") == "it was not built"
 
 
-def test_what_is_no_library(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_file_that_is_no_library_is_not_used(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     (tmp_path / "text.so").write_text("text")
     assert why_not(monkeypatch, tmp_path / "text.so").startswith("it cannot be loaded (")
 
 
-def test_what_is_another_library(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_library_of_another_version_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
     other = Path(crc32c.__file__).parent
     (place,) = other.glob("*.so")
     assert "bulk_" in why_not(monkeypatch, place)
 
 
-def test_what_was_built_from_other_sources(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_library_of_other_sources_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
     with done("compiled"):
         place = library._place()
     monkeypatch.setattr(library, "VERSION", 99)

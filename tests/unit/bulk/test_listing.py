@@ -46,7 +46,9 @@ def test_names_and_stamps_are_those_of_the_system(tmp_path: Path) -> None:
         assert found(listing) == expected(tmp_path / path)
 
 
-def test_what_cannot_be_listed_says_why_and_spoils_no_other(tmp_path: Path) -> None:
+def test_a_directory_that_cannot_be_listed_has_an_error_and_the_others_are_listed(
+    tmp_path: Path,
+) -> None:
     write_tree(tmp_path, {"a": {"x": b"1"}, "file": b"", "z": {"y": {"deep": {}}}})
     (tmp_path / "link").symlink_to("z")
     (tmp_path / "z/y/link").symlink_to("deep")
@@ -75,7 +77,7 @@ def test_directories_of_any_size_come_whole(
     assert [found(each) for each in listings] == [expected(tmp_path / path) for path in paths]
 
 
-def test_a_time_that_no_column_holds_is_told_all_the_same(tmp_path: Path) -> None:
+def test_a_time_that_is_too_large_for_a_column_is_listed(tmp_path: Path) -> None:
     write_tree(tmp_path, {"a": {"x": b""}, "b": {"y": b""}})
     late_ns = 2**63 + 5
     try:

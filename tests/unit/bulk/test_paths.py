@@ -91,7 +91,9 @@ part = st.text(alphabet="aAbB._-/é", max_size=5)
 
 @settings(max_examples=300, deadline=None)
 @given(st.lists(st.tuples(part, st.booleans()), max_size=8), st.booleans())
-def test_what_is_plain_is_good(members: list[tuple[str, bool]], ordered: bool) -> None:
+def test_paths_that_the_fast_test_accepts_are_valid(
+    members: list[tuple[str, bool]], ordered: bool
+) -> None:
     if ordered:
         members.sort(key=lambda member: re.split("/", member[0]))
     paths, are_dirs = [path for path, _ in members], [is_dir for _, is_dir in members]

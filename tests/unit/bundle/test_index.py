@@ -39,7 +39,7 @@ def test_an_index_of_what_the_bundle_holds_is_believed() -> None:
 
 
 @pytest.mark.parametrize("content", [b"", b"good", bytes(CHECKSUM_UNIT_BYTES)])
-def test_a_short_member_has_no_block_that_could_stand_for_another_content(content: bytes) -> None:
+def test_a_short_member_must_not_have_block_checksums(content: bytes) -> None:
     entry = entry_of("k/f", content, (crc32c(b"evil"),))
     with pytest.raises(ManifestInvalidError, match="the block checksums of member 'k/f'"):
         mapped(entry, bundle_of("k/f", content))

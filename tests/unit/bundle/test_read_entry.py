@@ -96,7 +96,7 @@ CHANGES: dict[str, tuple[Callable[[Path], object], str]] = {
 
 
 @pytest.mark.parametrize("change", CHANGES)
-def test_what_changed_is_told_of_its_entry_only(root: Path, change: str) -> None:
+def test_only_the_entry_that_changed_fails(root: Path, change: str) -> None:
     do, reason = CHANGES[change]
     failed, places = read(root, lambda: do(root))
     assert [(entry, type(error), str(error)) for entry, error in failed.items()] == [
@@ -120,7 +120,7 @@ def test_several_fail_each_for_its_own_reason(root: Path) -> None:
     assert_read(places["b"], [b"", b"1234", b"56"])
 
 
-def test_a_fault_of_what_changed_meanwhile_is_none_for_good(root: Path) -> None:
+def test_a_fault_in_an_entry_that_changed_meanwhile_is_temporary(root: Path) -> None:
     def fault_of(entry: EntryView) -> str | None:
         if entry.path == "b":  # while it is judged, before its stamps are looked at
             replace(root / "b" / "x")
@@ -151,7 +151,9 @@ def test_a_root_that_goes_while_entries_are_judged_takes_all_with_it(root: Path)
     }
 
 
-def test_parts_of_large_files_are_told(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_parts_of_large_files_are_reported_when_they_are_read(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("mx_artifacts.bundle.read_entry._READ_BYTES", 4)
     large = os.urandom(11)
     (root / "b" / "x").write_bytes(large)

@@ -52,7 +52,7 @@ def test_a_root_that_is_no_directory(tmp_path: Path, make: str) -> None:
     assert "--root" in caught.value.hint()
 
 
-def test_links_inside_the_root_stand_for_their_files(tmp_path: Path) -> None:
+def test_links_inside_the_root_are_packed_as_their_files(tmp_path: Path) -> None:
     root = write_tree(tmp_path / "root", {"d": {"x": b"content"}, "e": {}})
     (root / "relative").symlink_to("d/x")
     (root / "absolute").symlink_to(root / "d" / "x")
@@ -206,7 +206,7 @@ def test_an_unreadable_directory_takes_its_entry_with_it(
     assert reasons(tree) == {"bad": "bad/closed: cannot be listed (Permission denied)"}
 
 
-def test_of_several_faults_of_an_entry_that_in_the_last_directory_is_told(tmp_path: Path) -> None:
+def test_the_fault_in_the_last_directory_of_an_entry_is_reported(tmp_path: Path) -> None:
     odd = {"odd\1": b""}
     write_tree(tmp_path, {"e": {"a": odd, "b": {"c": odd, "K": b"", "k": b""}, **odd}, "f": odd})
     tree = scan_tree(tmp_path, PackRules(entry_of=first_parts(1)))

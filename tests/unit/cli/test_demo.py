@@ -117,7 +117,7 @@ def test_a_node_keeps_the_users_caches_and_settings_out(tmp_path: Path) -> None:
     assert "TRITON_CACHE_DIR" not in node.job_environment("inductor")
 
 
-def test_hidden_caches_are_gone_from_their_place(tmp_path: Path) -> None:
+def test_hidden_caches_are_not_at_their_path(tmp_path: Path) -> None:
     node = Node(tmp_path / "node", {})
     node.root("triton").mkdir()
     node.hide_caches()

@@ -59,7 +59,7 @@ def test_the_place_is_named(
             assert result["directory"] == str(kept)
 
 
-def test_nothing_is_named_that_is_gone(run: RunCli, tmp_path: Path) -> None:
+def test_no_missing_path_is_named(run: RunCli, tmp_path: Path) -> None:
     ended = run("demo", "--format", "json")
     assert (ended.code, ended.err) == (0, "")
     assert "directory" not in ended.data

@@ -66,7 +66,7 @@ def test_invalid_options_of_a_group_are_refused(
     assert ended.error["hint"]
 
 
-def test_what_a_member_is_called(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_member_id_of_a_node(monkeypatch: pytest.MonkeyPatch) -> None:
     host = socket.gethostname()
     assert wanted(OPTIONS) == GroupWanted("g", 2, host, 600.0)
     assert wanted(OPTIONS, 0, 3) == GroupWanted("g", 2, f"{host}.node0.worker3", 600.0)
@@ -109,7 +109,7 @@ def test_autotune_on_one_node_is_warned_of(
     assert '"warning"' not in without.err
 
 
-def test_who_is_waited_for_is_said_once(capsys: pytest.CaptureFixture[str]) -> None:
+def test_each_reason_for_waiting_is_printed_once(capsys: pytest.CaptureFixture[str]) -> None:
     event = GroupWaiting("g", "group g: 1 of 2 members came: a (staged)")
     with progress(Output()) as sink:
         sink(event)

@@ -76,7 +76,7 @@ def test_a_human_reads_the_error_and_the_next_step(
     assert run("fake", "--format", "quiet").err == "error: nobody serves it\nnext: start one\n"
 
 
-def test_reasons_attempts_and_failures_are_told(
+def test_reasons_attempts_and_failures_are_printed(
     run: RunCli, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     attempts = [("10.0.0.1:6555", PeerLostError("gone"))]
@@ -94,7 +94,7 @@ def test_reasons_attempts_and_failures_are_told(
         assert key in run("fake", "--format=jsonl").error
 
 
-def test_a_cause_that_the_message_tells_is_not_told_again(
+def test_a_cause_that_is_in_the_message_is_not_printed_again(
     run: RunCli, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     attempts = [("10.0.0.1:6555", PeerLostError("gone")), ("b:1", PeerLostError("silent"))]

@@ -110,7 +110,7 @@ def test_an_identity_is_shown_with_origins_and_without_empty_fields() -> None:
     assert facts["triton_key"] == "k"
 
 
-def test_what_was_skipped_is_grouped_by_reason() -> None:
+def test_skipped_paths_are_grouped_by_reason() -> None:
     locks = [SkippedPath(f"{n}.lock", "a lock") for n in range(5)]
     skipped = [*locks, SkippedPath("s", "a socket")]
     groups = skipped_groups(skipped)
@@ -134,7 +134,7 @@ def test_reasons_that_differ_in_the_entrys_name_are_one() -> None:
     ]
 
 
-def test_very_many_reasons_are_counted_only() -> None:
+def test_reasons_beyond_the_maximum_are_only_counted() -> None:
     groups = skipped_groups(SkippedPath(f"k{n}", f"reason {n}") for n in range(15))
     lines = skipped_lines(groups)
     assert len(lines) == 11

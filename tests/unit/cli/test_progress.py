@@ -48,7 +48,7 @@ def test_plain_lines_come_every_few_seconds(capsys: pytest.CaptureFixture[str]) 
     ]
 
 
-def test_a_second_source_starts_anew(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_progress_starts_again_with_a_second_source(capsys: pytest.CaptureFixture[str]) -> None:
     clock = FakeClock()
     with progress(Output(), clock=clock) as sink:
         for _ in range(2):  # the first one is lost half-way

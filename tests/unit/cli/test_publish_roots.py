@@ -29,7 +29,7 @@ class Notes:
         self.lines.append(line)
 
 
-def test_what_vllm_moved_below_its_own_root(
+def test_caches_that_vllm_moved_below_its_own_root(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """vLLM keeps Triton's and Inductor's directories in its tree, so their own places are empty."""

@@ -249,7 +249,7 @@ def test_a_flag_does_what_its_variable_does(
     assert of_verb == {name: of_library[name] for name in of_verb}
 
 
-def test_what_is_made_without_an_environment_has_the_defaults_of_the_table(
+def test_settings_without_an_environment_have_the_defaults_of_the_table(
     seen: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("MX_ARTIFACT_SLOTS", "7")

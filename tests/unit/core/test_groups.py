@@ -122,7 +122,7 @@ def test_a_silent_member_aborts_the_round(progress: Progress) -> None:
     assert board.say(moved(b)).phase is Phase.ABORTED  # it was only slow, and learns it
 
 
-def test_who_waits_too_short_for_a_silent_member_names_it() -> None:
+def test_a_member_that_gives_up_early_names_the_silent_member() -> None:
     board = ReadScheduler()
     a, b = board.join("a"), board.join("b")
     assert board.say(staged(a)).lacking(Progress.STAGED) == "b (fetching)"
@@ -132,7 +132,7 @@ def test_who_waits_too_short_for_a_silent_member_names_it() -> None:
     assert board.say(b).phase is Phase.ABORTED
 
 
-def test_what_a_silent_member_had_moved_is_said_to_stay_until_its_next_install() -> None:
+def test_the_reason_says_that_a_silent_members_entries_stay_until_its_next_install() -> None:
     board = ReadScheduler()
     a, b = board.join("a"), board.join("b")
     for report in (staged(a), staged(b), moved(b)):
@@ -190,7 +190,7 @@ def test_sizes_that_differ_and_members_too_many_are_refused() -> None:
         board.join("c")
 
 
-def test_who_comes_after_the_failure_is_told_once_and_then_begins_anew() -> None:
+def test_a_member_that_joins_after_a_failure_gets_its_reason_once_and_then_a_new_round() -> None:
     board = ReadScheduler(size=3)
     board.say(failed(board.join("a")))
     b = board.join("b")
@@ -217,7 +217,7 @@ def test_roots_that_differ_abort() -> None:
     assert "b has flashinfer of" in told.reason
 
 
-def test_unknown_rounds_and_strangers_are_told_so() -> None:
+def test_reports_of_unknown_rounds_and_non_members_are_refused() -> None:
     board = ReadScheduler()
     a = board.join("a")
     for stranger in (replace(a, round_id="other"), replace(a, instance_id="a2")):

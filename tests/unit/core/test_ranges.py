@@ -45,7 +45,7 @@ def test_an_empty_range_adds_nothing_and_is_in_every_set() -> None:
     assert not ranges.has(9, 10)
 
 
-def test_what_is_added_while_one_goes_through_is_not_met() -> None:
+def test_ranges_added_during_an_iteration_are_not_visited() -> None:
     ranges = Ranges([(0, 1), (2, 3)])
     met = []
     for each in ranges:

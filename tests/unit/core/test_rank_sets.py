@@ -15,7 +15,7 @@ def models(*ranks: int, directory: str = MEGA) -> list[str]:
     return [f"{directory}/rank_{rank}_0/model" for rank in ranks]
 
 
-def test_ranks_that_are_alike_lack_nothing() -> None:
+def test_equal_ranks_lack_nothing() -> None:
     assert rank_sets(models(*range(8))) == (RankSet(MEGA, 8, {}),)
 
 
@@ -54,5 +54,5 @@ def test_ranks_may_differ_in_all_that_depends_on_their_stage() -> None:
     assert rank_sets(paths) == (RankSet(MEGA, 2, {}),)
 
 
-def test_what_is_not_vllms_has_no_ranks() -> None:
+def test_other_directories_than_those_of_vllm_have_no_ranks() -> None:
     assert rank_sets(["fxgraph/wf/x/y", "0a1b2c3d4e/rank_0_0/computation_graph.py"]) == ()

@@ -48,7 +48,7 @@ def mounted_as(monkeypatch: pytest.MonkeyPatch, type: str, *options: str) -> Non
 def test_a_root_that_is_there_or_can_be_made_is_fine(tmp_path: Path) -> None:
     assert [check.level for check in root_of(tmp_path)] == [Level.OK]
     (check,) = root_of(tmp_path / "a/b")
-    assert (check.level, "can be made" in check.what) == (Level.OK, True)
+    assert (check.level, "can be created" in check.what) == (Level.OK, True)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -64,7 +64,7 @@ def test_a_root_that_is_a_file_or_read_only(
     assert "may not write" in check.what
 
 
-def test_a_home_that_nothing_tells(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unknown_home_directory_is_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
     def unknown(uid: int) -> None:
         raise KeyError(uid)
 
@@ -205,7 +205,7 @@ def test_compilers_and_nvcc(tmp_path: Path) -> None:
 
 
 @pytest.mark.process  # nvcc, where it is at its usual place
-def test_a_tool_is_looked_for_once_and_says_who_needs_it() -> None:
+def test_a_tool_is_searched_once_and_its_check_names_the_kinds_that_need_it() -> None:
     checks = list(tools.check_tools([TRITON, FLASHINFER], False, {"PATH": ""}))
     assert len({each.name for each in checks}) == len(checks) == 4
     (compiler,) = [each for each in checks if each.name == "C compiler"]

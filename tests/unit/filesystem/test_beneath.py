@@ -72,7 +72,7 @@ def test_no_path_leads_out(
     assert (tmp_path / "outside/x").read_bytes() == b"theirs"
 
 
-def test_what_is_below_is_found_wherever_the_directory_is_by_now(
+def test_paths_below_are_found_after_the_directory_was_moved(
     held: Directory, tmp_path: Path
 ) -> None:
     (tmp_path / "in").rename(tmp_path / "away")
@@ -175,7 +175,7 @@ def test_directories_are_made_with_an_owner_and_only_where_none_is(
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
-def test_what_belongs_to_others_is_not_removed(held: Directory, tmp_path: Path) -> None:
+def test_files_of_other_users_are_not_removed(held: Directory, tmp_path: Path) -> None:
     os.chown(tmp_path / "in/a/b/x", 4242, -1)
     with pytest.raises(PermissionError, match="belongs to user 4242"):
         held.remove_tree("a", {0})
@@ -184,7 +184,7 @@ def test_what_belongs_to_others_is_not_removed(held: Directory, tmp_path: Path) 
     assert held.names() == ["link"]
 
 
-def test_directories_that_lie_too_deep_stay(held: Directory, tmp_path: Path) -> None:
+def test_directories_that_are_nested_too_deeply_stay(held: Directory, tmp_path: Path) -> None:
     place = os.open(tmp_path / "in", os.O_RDONLY)
     for _ in range(beneath.MAX_DEPTH + 5):
         os.mkdir("d", dir_fd=place)
@@ -243,7 +243,7 @@ def test_relative_paths_begin_where_the_process_is(
     assert resolved(Path("a/x"))[0] == tmp_path / "a/x"
 
 
-def test_what_others_may_move_is_told(tmp_path: Path) -> None:
+def test_a_path_that_other_users_can_move_is_exposed(tmp_path: Path) -> None:
     (tmp_path / "shared").mkdir(mode=0o755)
     (tmp_path / "shared/root").mkdir()
 

@@ -56,7 +56,7 @@ def test_one_that_does_not_pass_is_raised_within_a_second() -> None:
 @pytest.mark.parametrize(
     "error", [OSError(errno.ENOSPC, "full"), FileNotFoundError("gone"), ValueError("wrong")]
 )
-def test_what_does_not_pass_by_itself_is_raised_at_once(error: Exception) -> None:
+def test_an_error_that_is_not_temporary_is_raised_at_once(error: Exception) -> None:
     clock, work = FakeClock(0.0), Work(busy(), error)
     with pytest.raises(type(error)) as caught:
         retried(work, clock)

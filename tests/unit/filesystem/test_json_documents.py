@@ -29,7 +29,7 @@ def test_an_object_is_read(place: Directory) -> None:
 
 
 @pytest.mark.parametrize("content", [b"", b"[]", b"{", b'"a"', b"\xff{}", b"[" * 100_000, b"{} {}"])
-def test_what_is_no_object_is_told_by_its_name(place: Directory, content: bytes) -> None:
+def test_the_error_names_the_value_that_is_no_object(place: Directory, content: bytes) -> None:
     (place.path / "x.json").write_bytes(content)
     with pytest.raises(ValueError, match=r"x\.json"):
         read_document(place, "x.json", 10**6)

@@ -110,7 +110,7 @@ def test_a_holder_that_left_no_name_is_another_process(place: Directory) -> None
             pass
 
 
-def test_what_a_stranger_wrote_into_it_cannot_forge_a_message(place: Directory) -> None:
+def test_text_of_another_user_in_a_lock_file_cannot_forge_a_message(place: Directory) -> None:
     file = LockFile(place)
     with locked([file], 0.0, FakeClock()):
         file.path.write_bytes(b"1\x1b[2J\n\xff" + b"x" * 10_000)
@@ -121,7 +121,7 @@ def test_what_a_stranger_wrote_into_it_cannot_forge_a_message(place: Directory) 
 
 
 @pytest.mark.parametrize("what", ["link", "directory", "pipe", "second name"])
-def test_what_is_no_lock_of_ours_is_neither_waited_for_nor_written_to(
+def test_a_path_that_is_no_lock_file_is_neither_locked_nor_written(
     place: Directory, what: str
 ) -> None:
     file, precious = LockFile(place), place.path / "precious"

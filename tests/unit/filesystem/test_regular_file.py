@@ -37,7 +37,7 @@ def test_a_file_that_says_nothing_of_its_size() -> None:
 
 
 @pytest.mark.parametrize("kind", ["fifo", "link", "device", "directory", "nothing"])
-def test_what_is_no_file(tmp_path: Path, kind: str) -> None:
+def test_a_path_that_is_no_regular_file_is_refused(tmp_path: Path, kind: str) -> None:
     path, good = tmp_path / "path", tmp_path / "good"
     good.write_bytes(b"12345")
     if kind == "fifo":

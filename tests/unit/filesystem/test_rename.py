@@ -59,7 +59,7 @@ def two(tmp_path: Path) -> Iterator[Two]:
 
 
 @pytest.mark.usefixtures("way")
-def test_what_is_new_gets_its_name(two: Two) -> None:
+def test_a_new_file_gets_its_name(two: Two) -> None:
     two.rename()
     assert (two.there / "name" / "file").read_text() == "new"
     assert os.listdir(two.here) == []
@@ -67,7 +67,7 @@ def test_what_is_new_gets_its_name(two: Two) -> None:
 
 @pytest.mark.usefixtures("way")
 @pytest.mark.parametrize("what", ["file", "directory", "empty directory", "broken link"])
-def test_nothing_that_stands_there_is_overwritten(two: Two, what: str) -> None:
+def test_no_existing_file_is_overwritten(two: Two, what: str) -> None:
     name = two.there / "name"
     if what == "file":
         name.write_text("old")
@@ -85,7 +85,7 @@ def test_nothing_that_stands_there_is_overwritten(two: Two, what: str) -> None:
 
 
 @pytest.mark.usefixtures("way")
-def test_what_is_not_there_cannot_be_renamed(two: Two) -> None:
+def test_a_missing_file_cannot_be_renamed(two: Two) -> None:
     with pytest.raises(FileNotFoundError):
         rename_new(two.here_fd, "other", two.there_fd, "name")
 

@@ -36,7 +36,9 @@ def refused(root: Path, check: object = check_target) -> str:
         ("nul\0", "a path must not contain a NUL"),
     ],
 )
-def test_what_cannot_be_a_directory(tmp_path: Path, name: str, why: str, check: object) -> None:
+def test_paths_that_cannot_be_directories_are_refused(
+    tmp_path: Path, name: str, why: str, check: object
+) -> None:
     (tmp_path / "file").touch()
     (tmp_path / "link-to-file").symlink_to("file")
     (tmp_path / "loop").symlink_to("loop")
@@ -73,13 +75,13 @@ def test_a_read_only_file_system(tmp_path: Path) -> None:
         pytest.skip(str(error))
 
 
-def test_somebody_elses_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_directory_of_another_user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "access", lambda *_, **__: False)
     for name in ("", "new/root"):
         assert f"user id {os.geteuid()} may not write to" in refused(tmp_path / name)
 
 
-def test_what_is_there_or_can_be_made(tmp_path: Path) -> None:
+def test_existing_directories_and_those_that_can_be_created_are_accepted(tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to("elsewhere")
     for name in (
         "",

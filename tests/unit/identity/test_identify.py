@@ -79,7 +79,7 @@ def test_engine_and_its_version(node: Node) -> None:
     assert stated.backend_framework_version == "0.5.3"
 
 
-def test_two_engines_must_be_told_apart(node: Node) -> None:
+def test_with_two_installed_engines_one_must_be_named(node: Node) -> None:
     node.versions |= {"sglang": "0.5.3", "vllm": "0.33.0"}
     with pytest.raises(ConfigurationError, match="backend_framework: vllm and sglang are both"):
         make("triton")

@@ -40,7 +40,7 @@ def source_id(kind: CacheKind | str, **stated: str) -> str:
 
 
 @KINDS
-def test_every_field_of_a_kind_tells_two_nodes_apart(kind: CacheKind) -> None:
+def test_every_field_of_a_kind_distinguishes_two_nodes(kind: CacheKind) -> None:
     here = make(kind)
     names = (
         *(*kind.identity_fields, *kind.engine_fields),
@@ -96,7 +96,7 @@ def test_engine_configurations_partition_the_pool(kind: CacheKind) -> None:
         ("cute_dsl", "cutlass_dsl_version"),
     ],
 )
-def test_a_version_that_cannot_be_told_is_refused_by_name(
+def test_the_error_names_a_version_that_cannot_be_found_out(
     node: Node, kind: str, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def damaged(distribution: str) -> str:
@@ -153,7 +153,7 @@ def test_paths_and_threads_count_for_cpu_kernels_only(node: Node) -> None:
     assert (on_cpu["gpu_name"], on_cpu["gpu_sm_count"]) == (ABSENT, ABSENT)
 
 
-def test_threads_that_cannot_be_told_are_refused(node: Node) -> None:
+def test_an_unknown_number_of_threads_is_refused(node: Node) -> None:
     node.threads = "many"
     with pytest.raises(ConfigurationError, match="cpp_threads: torch's number of threads is 'many"):
         make("inductor", gpu_arch="none")
@@ -226,7 +226,7 @@ def test_variables_that_change_what_is_compiled(
         ("cute_dsl", "cute_dsl_arch", "CUTE_DSL_ARCH", "sm90", "sm_90a", "90a"),
     ],
 )
-def test_a_list_of_what_the_device_has_is_no_difference(
+def test_a_list_of_device_features_is_not_a_difference(
     kind: str, name: str, variable: str, gpu_arch: str, listed: str, value: str
 ) -> None:
     def found(**env: str) -> str:

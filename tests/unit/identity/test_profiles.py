@@ -104,7 +104,7 @@ def test_an_unknown_field_is_an_error_here_too(node: Node) -> None:
         make("triton")
 
 
-def test_what_is_not_there_is_empty_as_with_the_reference(node: Node) -> None:
+def test_values_of_absent_components_are_empty_as_in_the_reference(node: Node) -> None:
     node.torch = TorchBuild("2.13.0+cpu", "cpu", "")
     identity = make("inductor", **ENGINE).identity
     assert (identity.cuda_version, identity.gpu_arch) == ("", "")

@@ -64,7 +64,7 @@ def test_nothing_is_left_of_an_install_that_failed(
     assert sorted(tmp_path.rglob("*")) == before
 
 
-def test_what_an_earlier_install_recorded_stays(tmp_path: Path, bundle: Path) -> None:
+def test_records_of_an_earlier_install_stay(tmp_path: Path, bundle: Path) -> None:
     install(tmp_path / "root", bundle)
     before = sorted(tmp_path.rglob("*"))
     (tmp_path / "bad.tar").write_bytes(b"no tar")
@@ -105,7 +105,7 @@ class WhileWaiting(FakeClock):
             action()
 
 
-def test_who_waits_for_a_lock_that_is_removed_begins_anew(tmp_path: Path) -> None:
+def test_waiting_for_a_lock_that_is_removed_starts_again(tmp_path: Path) -> None:
     root = tmp_path / "root"
     failing = ExitStack()
     (held,) = failing.enter_context(locked_workspaces([root], 1.0, SYSTEM_CLOCK))
@@ -121,7 +121,7 @@ def test_who_waits_for_a_lock_that_is_removed_begins_anew(tmp_path: Path) -> Non
         assert again.staging.exists()
 
 
-def test_what_is_removed_after_it_was_found_is_made_again(
+def test_a_workspace_that_was_removed_after_it_was_found_is_created_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also by a holder that was killed between two of its removals."""

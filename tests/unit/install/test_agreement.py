@@ -95,7 +95,9 @@ def test_a_refusal_leaves_the_root_as_it_was(
     assert leftovers(root) == []
 
 
-def test_what_is_there_already_is_agreed_on_too(root: Path, bundle: Path) -> None:
+def test_an_artifact_that_is_already_installed_needs_agreement_too(
+    root: Path, bundle: Path
+) -> None:
     first = install(root, bundle)
     asked = Asked(root)
     assert install(root, bundle, agreement=asked).receipt_path == first.receipt_path

@@ -88,7 +88,7 @@ def test_another_artifact_of_later_leaves_it_here(root: Path, bundle: Path, tmp_
         ),
     ],
 )
-def test_what_is_not_as_it_was_installed(
+def test_an_install_that_changed_is_not_reported_as_installed(
     root: Path, tmp_path: Path, spoil: Callable[[Path], object]
 ) -> None:
     fill(root, {"kept": b"1"})
@@ -98,7 +98,7 @@ def test_what_is_not_as_it_was_installed(
     assert find_installed({"": root}, ID) is None
 
 
-def test_what_was_dropped_may_be_installed_this_time(root: Path, bundle: Path) -> None:
+def test_an_entry_that_was_dropped_is_fetched_again(root: Path, bundle: Path) -> None:
     def drop_k2(staged: Path, root: Path) -> FixupReport:
         (staged / "k2/kernel.json").unlink()
         (staged / "k2/deep/kernel.so").unlink()

@@ -106,7 +106,7 @@ def test_in_the_same_life_status_is_enough(node: Node, monkeypatch: pytest.Monke
     assert node.fetch()[0].same == ("a", "b")
 
 
-def test_what_was_written_back_in_time_is_still_installed(
+def test_files_that_were_on_the_disk_before_a_restart_are_still_installed(
     node: Node, boot_once_more: Callable[[], None]
 ) -> None:
     node.fetch()
@@ -125,7 +125,7 @@ def test_what_was_written_back_in_time_is_still_installed(
         pytest.param(Path.unlink, id="no name"),
     ],
 )
-def test_what_was_lost_is_repaired(
+def test_entries_that_were_lost_at_a_restart_are_repaired(
     node: Node, boot_once_more: Callable[[], None], harm: Callable[[Path], None], with_index: bool
 ) -> None:
     node.fetch()
@@ -139,7 +139,9 @@ def test_what_was_lost_is_repaired(
     assert node.is_installed()
 
 
-def test_what_its_engine_changed_is_kept(node: Node, boot_once_more: Callable[[], None]) -> None:
+def test_entries_that_the_engine_changed_are_kept(
+    node: Node, boot_once_more: Callable[[], None]
+) -> None:
     node.fetch()
     lose(node.root / "a" / "x")
     (node.root / "a" / "y").write_bytes(b"tuned by the engine")
@@ -149,7 +151,7 @@ def test_what_its_engine_changed_is_kept(node: Node, boot_once_more: Callable[[]
     assert contents(node.root)["a/y"] == b"tuned by the engine"
 
 
-def test_what_was_on_the_disk_is_believed_in_any_life(
+def test_durable_files_are_not_checked_after_a_restart(
     tmp_path: Path, boot_once_more: Callable[[], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     node = Node(tmp_path, durable=True)
@@ -159,7 +161,7 @@ def test_what_was_on_the_disk_is_believed_in_any_life(
     assert node.is_installed()
 
 
-def test_an_older_install_does_not_speak_for_what_stands(
+def test_a_replaced_entry_is_not_checked_by_an_older_receipt(
     node: Node, boot_once_more: Callable[[], None], tmp_path: Path
 ) -> None:
     """Only the newest receipt of an entry does: the one before knew another content."""

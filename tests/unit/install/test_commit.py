@@ -118,7 +118,7 @@ def recovered_anew(root: Path) -> bool:
         (OLD, True, REPLACED, Outcome(frozenset({"k1", "k2", "k3"}), (), {}, ())),
     ],
 )
-def test_entries_move_in_and_are_told(
+def test_entries_are_moved_and_reported(
     new_world: Callable[..., World],
     before: dict[str, bytes] | None,
     replace: bool,
@@ -257,7 +257,7 @@ def test_an_entry_that_an_engine_put_there_meanwhile_is_not_taken_back(
     assert contents(world.root) == {"mine": b"1", "k2/kernel.json": b"the engine's"}
 
 
-def test_what_an_engine_replaced_after_the_move_is_not_taken_back(
+def test_an_entry_that_an_engine_replaced_after_the_move_is_not_taken_back(
     new_world: Callable[..., World],
 ) -> None:
     """Whatever stands there is no longer what was moved in."""
@@ -341,7 +341,7 @@ def test_a_link_on_the_way_to_an_entry_is_refused_before_anything_moves(
     assert contents(elsewhere) == {}
 
 
-def test_what_cannot_be_taken_back_is_named_and_can_be_later(
+def test_the_error_names_entries_that_cannot_be_taken_back_and_a_later_run_can(
     new_world: Callable[..., World], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     world = new_world(OLD, replace=True)
@@ -383,7 +383,7 @@ def test_a_move_that_fails_for_a_moment_is_made_again(
 # --- found by others -----------------------------------------------------------------------------
 
 
-def test_an_unfinished_install_is_found_and_taken_back_by_who_wants_none(
+def test_an_unfinished_install_can_be_taken_back_without_a_new_install(
     new_world: Callable[..., World],
 ) -> None:
     world = new_world(OLD, replace=True)

@@ -25,7 +25,7 @@ def test_each_leaf_is_in_the_entry_that_the_rule_names(leaves: list[str], depth:
     assert all(entry_of(leaf) == entry for entry, each in groups.items() for leaf in each)
 
 
-def test_entries_of_which_one_is_the_beginning_of_another_stay_apart() -> None:
+def test_an_entry_whose_name_begins_with_another_entrys_name_is_separate() -> None:
     groups = group_entries(["k1.x/b", "k1/a", "k1-y", "k1/c"], first_parts(1))
     expected = {"k1": ["k1/a", "k1/c"], "k1-y": ["k1-y"], "k1.x": ["k1.x/b"]}
     assert list(groups.items()) == list(expected.items())
@@ -50,7 +50,7 @@ def test_an_entry_within_an_entry_is_refused() -> None:
         group_entries(rule, rule.__getitem__)
 
 
-def test_ancestors_are_told_from_the_outside_in() -> None:
+def test_ancestors_are_listed_from_the_outermost_to_the_innermost() -> None:
     assert ancestors("a/b/c") == ["a", "a/b"]
     assert ancestors("a") == []
 

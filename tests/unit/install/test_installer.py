@@ -83,7 +83,7 @@ def test_installer_run_as_root_leaves_a_cache_that_its_owner_can_extend(
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
-def test_directories_made_above_the_root_are_for_who_owns_what_is_above(
+def test_directories_created_above_the_root_belong_to_the_owner_of_their_parent(
     tmp_path: Path, bundle: Path
 ) -> None:
     volume = tmp_path / "volume"
@@ -305,7 +305,7 @@ def test_root_that_is_a_file_is_refused(root: Path, bundle: Path) -> None:
     assert root.read_bytes() == b"not a directory"
 
 
-def test_rule_that_makes_no_sense_is_refused(root: Path, bundle: Path) -> None:
+def test_an_invalid_rule_is_refused(root: Path, bundle: Path) -> None:
     for rule in (lambda path: "elsewhere", lambda path: "k1" if "so" in path else path):
         with pytest.raises(InstallError, match="rule"):
             install_roots(
@@ -411,7 +411,7 @@ def test_one_directory_for_two_roots_is_refused(root: Path, bundle: Path, tmp_pa
 # --- receipt and space ------------------------------------------------------------------------
 
 
-def test_receipt_says_what_from_whom_when(root: Path, bundle: Path) -> None:
+def test_the_receipt_has_artifact_source_and_time(root: Path, bundle: Path) -> None:
     fill(root, {"k3": b"mine"})
     report = install(root, bundle, clock=FakeClock(1_700_000_000.25))
     assert report.receipt_path.name == f"20231114T221320Z-{ORIGIN.artifact_id[:12]}.json"

@@ -145,7 +145,7 @@ def test_the_document_that_these_change_is_valid(place: Directory) -> None:
     assert journal.receipt == inside
 
 
-def test_what_is_no_regular_file_is_no_journal(place: Directory) -> None:
+def test_a_journal_must_be_a_regular_file(place: Directory) -> None:
     (place.path / "elsewhere").write_text(json.dumps(document()))
     (place.path / "journal.json").symlink_to("elsewhere")
     with pytest.raises(RollbackFailedError, match="not a valid"):

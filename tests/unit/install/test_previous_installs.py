@@ -32,11 +32,11 @@ def _root(tmp_path: Path) -> Path:
     return root
 
 
-def test_all_stands_that_nobody_touched(root: Path) -> None:
+def test_untouched_entries_are_unchanged(root: Path) -> None:
     assert standing(root) == ["k1", "k2", "k3"]
 
 
-def test_what_was_changed_removed_or_replaced_does_not_stand(root: Path) -> None:
+def test_changed_removed_and_replaced_entries_are_not_unchanged(root: Path) -> None:
     (root / "k1/b").unlink()
     (root / "k2/a").write_bytes(b"longer than before")
     (root / "k3").unlink()
@@ -44,7 +44,7 @@ def test_what_was_changed_removed_or_replaced_does_not_stand(root: Path) -> None
     assert standing(root) == []
 
 
-def test_the_newest_receipt_speaks_of_an_entry(root: Path, tmp_path: Path) -> None:
+def test_the_newest_receipt_decides_about_an_entry(root: Path, tmp_path: Path) -> None:
     new = make_bundle(tmp_path / "new.tar", {"k1/a": b"another one"})
     install(root, new, replace=True)
     found = PreviousInstalls([root_of(root)])
@@ -64,12 +64,12 @@ def test_the_files_of_another_boot_are_read(root: Path, monkeypatch: pytest.Monk
     assert standing(root) == ["k2", "k3"]
 
 
-def test_where_nothing_was_installed_nothing_stands(tmp_path: Path) -> None:
+def test_a_root_without_an_install_has_no_unchanged_entries(tmp_path: Path) -> None:
     assert standing(tmp_path / "absent") == []
     assert PreviousInstalls([]) is not None
 
 
-def test_an_error_of_its_thread_comes_to_whoever_asks(
+def test_an_error_of_the_background_thread_is_raised_to_the_caller(
     root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(_: Path) -> list[object]:

@@ -67,7 +67,7 @@ def test_one_is_parsed_once(place: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     assert paths == [place]
 
 
-def test_what_was_written_here_is_not_parsed_at_all(
+def test_a_receipt_that_this_process_wrote_is_not_parsed(
     place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     paths = parsed(monkeypatch)
@@ -96,7 +96,7 @@ def test_an_edit_in_place_counts(place: Path) -> None:
     assert cached_receipt(place).installed_at == document["installed_at"]
 
 
-def test_one_that_is_gone_or_damaged_is_not_returned(place: Path) -> None:
+def test_a_missing_or_damaged_record_is_not_returned(place: Path) -> None:
     cached_receipt(place)
     place.write_text("{}")
     with pytest.raises(InstallError, match="not a valid receipt"):

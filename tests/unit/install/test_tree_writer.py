@@ -128,7 +128,7 @@ def test_parts_that_several_threads_bring(tmp_path: Path) -> None:
     assert read_tree(tmp_path / "out") == read_tree(tmp_path / "root")
 
 
-def test_who_waits_for_a_part_that_fails_fails_too(tmp_path: Path) -> None:
+def test_a_writer_that_waits_for_a_failed_part_fails_too(tmp_path: Path) -> None:
     data = memoryview(hostile.file(b"../x", b"y" * 600) + hostile.END)
     writer = TreeWriter(tmp_path, MINE)
     sink = BundleSink(len(data), writer)
@@ -150,7 +150,7 @@ def test_who_waits_for_a_part_that_fails_fails_too(tmp_path: Path) -> None:
     assert os.listdir(tmp_path) == []
 
 
-def test_a_file_of_which_a_part_is_missing(tmp_path: Path) -> None:
+def test_a_file_with_a_missing_part(tmp_path: Path) -> None:
     data = memoryview(hostile.file(b"x", b"y" * 600))
     writer = TreeWriter(tmp_path, MINE)
     sink = BundleSink(len(data) + 1024, writer)

@@ -54,7 +54,7 @@ def states(receipt: Path) -> dict[str, str]:
 # --- verify ---------------------------------------------------------------------------------------
 
 
-def test_verify_tells_intact_changed_and_missing(root: Path, bundle: Path) -> None:
+def test_verify_reports_intact_changed_and_missing_entries(root: Path, bundle: Path) -> None:
     receipt = install(root, bundle).receipt_path
     assert verify_receipt(load_receipt(receipt)).is_intact
     (root / "k1/kernel.so").write_bytes(b"other k1 s")
@@ -87,7 +87,7 @@ def test_verify_follows_no_link_and_leaves_access_times(root: Path, bundle: Path
 
 
 @pytest.mark.parametrize("existed", ["absent", "empty", "filled"])
-def test_what_stood_there_before_stands_there_after(root: Path, bundle: Path, existed: str) -> None:
+def test_uninstall_leaves_the_root_as_it_was_before(root: Path, bundle: Path, existed: str) -> None:
     if existed != "absent":
         fill(root, OLD if existed == "filled" else {})
     before = picture(root)
@@ -100,7 +100,7 @@ def test_what_stood_there_before_stands_there_after(root: Path, bundle: Path, ex
     assert find_receipts(root) == []
 
 
-def test_what_others_put_there_since_stays(root: Path, bundle: Path) -> None:
+def test_files_that_other_programs_added_stay(root: Path, bundle: Path) -> None:
     receipt = install(root, bundle).receipt_path
     theirs = {"k9/kernel.so": b"compiled since", "k2/deep/late.so": b"in our entry"}
     fill(root, {**theirs, "k1/lock": b""})
@@ -176,7 +176,7 @@ def test_a_later_install_owns_its_entries(root: Path, bundle: Path, tmp_path: Pa
     assert not root.exists()  # the first install made it
 
 
-def test_a_root_that_is_gone_is_done(root: Path, bundle: Path) -> None:
+def test_a_root_that_does_not_exist_needs_no_uninstall(root: Path, bundle: Path) -> None:
     receipt = install(root, bundle).receipt_path
     root.rename(root.parent / "away")
     assert undo(receipt).is_complete

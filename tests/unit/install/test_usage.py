@@ -114,7 +114,7 @@ def test_deep_gemm_marks_a_hit_itself(tmp_path: Path) -> None:
         ("inductor", {"aa/ca.main.so": b"1"}, "bb/cb.main.so", "bb/cb.main.so"),
     ],
 )
-def test_an_entry_compiled_beside_ours_is_a_recompile(
+def test_an_entry_compiled_in_addition_to_ours_is_a_recompilation(
     tmp_path: Path, kind: str, installed: dict[str, bytes], compiled: str, entry: str | None
 ) -> None:
     receipt = install(tmp_path, kind, installed)
@@ -134,7 +134,7 @@ def test_an_entry_compiled_beside_ours_is_a_recompile(
         pytest.param("tvm_ffi", {"a_1/a.so": b"1"}, "a_1/.ninja_log", id="ninja's own files"),
     ],
 )
-def test_what_a_hit_writes_is_no_recompile(
+def test_files_that_a_hit_writes_are_no_recompilation(
     tmp_path: Path, kind: str, files: dict[str, bytes], written: str
 ) -> None:
     receipt = install(tmp_path, kind, files)
@@ -142,7 +142,7 @@ def test_what_a_hit_writes_is_no_recompile(
     assert judge(receipt)[0] is not UsageVerdict.RECOMPILED
 
 
-def test_an_entry_of_ours_that_was_built_anew_is_a_recompile(tmp_path: Path) -> None:
+def test_an_entry_of_ours_that_was_built_again_is_a_recompilation(tmp_path: Path) -> None:
     receipt = install(tmp_path, "tvm_ffi", {"add_01/add.so": b"so", "add_01/x.o": b"o"})
     fill(tmp_path / "root", {"add_01/add.so": b"so"})  # the same bytes, linked again
     verdict, report = judge(receipt)

@@ -50,6 +50,6 @@ def test_a_receipt_that_was_copied_is_believed_of_roots_that_the_caller_names(
     assert verify_install(copied, roots=[root]).report.is_intact
 
 
-def test_what_is_no_receipt_is_an_error(tmp_path: Path) -> None:
+def test_verifying_a_file_that_is_no_receipt_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(InstallError):
         verify_install(tmp_path / "absent.json")

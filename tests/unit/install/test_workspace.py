@@ -35,7 +35,7 @@ def test_workspace_is_beside_the_root(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("reason", ["mount point", "parent not writable", "long name"])
-def test_workspace_is_inside_where_it_cannot_be_beside(
+def test_the_workspace_is_inside_the_root_if_it_cannot_be_beside_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, reason: str
 ) -> None:
     root = fill(tmp_path / ("r" * 250 if reason == "long name" else "root"), {})
@@ -59,7 +59,7 @@ def test_stranger_cannot_prepare_the_workspace(tmp_path: Path) -> None:
     assert open_workspace(root).directory == root / ".mx-artifacts"
 
 
-def test_slash_is_no_cache_root() -> None:
+def test_slash_cannot_be_a_cache_root() -> None:
     with pytest.raises(UnusablePlaceError, match="cannot be a cache root"):
         open_workspace(Path("/"))
 
@@ -151,7 +151,7 @@ def test_damaged_receipt_is_refused(
         load_receipt(path)
 
 
-def test_receipt_of_another_release_is_told_from_a_damaged_one(tmp_path: Path) -> None:
+def test_a_receipt_of_another_release_has_another_error_than_a_damaged_one(tmp_path: Path) -> None:
     path = install(tmp_path / "root", make_bundle(tmp_path / "b.tar", NEW)).receipt_path
     document = json.loads(path.read_bytes())
     _set("format_version", value=2)(document)

@@ -363,7 +363,7 @@ def held(lock: Path) -> Iterator[None]:
         ("inductor", f"{CPP}.so", f"locks/{CPP[3:].partition('.')[0]}.lock"),
     ],
 )
-def test_what_is_being_built_is_left_out_until_its_lock_is_free(
+def test_an_entry_that_is_being_built_is_left_out_until_its_lock_is_free(
     kind_name: str, entry: str, lock: str, tmp_path: Path
 ) -> None:
     kind = get_kind(kind_name)

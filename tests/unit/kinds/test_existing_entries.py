@@ -78,7 +78,7 @@ def made_here(kind: CacheKind, root: Path) -> Path:
 
 
 @pytest.mark.parametrize("name", FAULTS)
-def test_what_would_not_be_shipped_is_not_called_usable(name: str, tmp_path: Path) -> None:
+def test_entries_with_a_fault_are_not_usable(name: str, tmp_path: Path) -> None:
     kind_name, entry, path, damage, reason = FAULTS[name]
     kind = get_kind(kind_name)
     root = made_here(kind, tmp_path / "root")
@@ -132,7 +132,7 @@ def test_an_entry_at_fault_that_is_work_in_progress_is_left_alone(tmp_path: Path
 
 
 @pytest.mark.parametrize("kind", all_kinds(), ids=lambda kind: kind.name)
-def test_what_was_made_here_is_not_complained_of(kind: CacheKind, tmp_path: Path) -> None:
+def test_entries_compiled_on_this_node_give_no_warning(kind: CacheKind, tmp_path: Path) -> None:
     bundle = fetched(kind, tmp_path)
     root = made_here(kind, tmp_path / "root")
     report = into(kind, root, bundle)
@@ -196,7 +196,9 @@ def test_links_are_not_fit_for_use(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("at", [DEEP_JIT, f"{DEEP_JIT}/kernel.cubin"])
-def test_what_cannot_be_viewed_is_not_taken_for_what_a_crash_left(at: str, tmp_path: Path) -> None:
+def test_an_entry_that_cannot_be_read_is_not_treated_as_the_result_of_a_crash(
+    at: str, tmp_path: Path
+) -> None:
     """Where the fetched entry replaces one at fault unasked, a link of the operator's stays."""
     kind = get_kind("deep_gemm")
     elsewhere, root = made_here(kind, tmp_path / "other"), made_here(kind, tmp_path / "root")
@@ -207,7 +209,7 @@ def test_what_cannot_be_viewed_is_not_taken_for_what_a_crash_left(at: str, tmp_p
     assert (root / at).is_symlink()
 
 
-def test_what_cannot_be_viewed_is_not_fit_fit_for_use(tmp_path: Path) -> None:
+def test_an_existing_entry_that_cannot_be_read_is_not_usable(tmp_path: Path) -> None:
     root = made_here(TRITON, tmp_path / "root")
     (root / KEY / "block.ttir").unlink(missing_ok=True)
     (root / KEY / "block.ttir").symlink_to("/nowhere")
@@ -218,7 +220,7 @@ def test_what_cannot_be_viewed_is_not_fit_fit_for_use(tmp_path: Path) -> None:
     )
 
 
-def test_what_is_as_fetched_costs_no_judgement(tmp_path: Path) -> None:
+def test_entries_identical_to_the_fetched_ones_are_not_checked(tmp_path: Path) -> None:
     judged = []
 
     def judge(root: Path, entry: str, tree: Path | None) -> EntryVerdict:
@@ -271,7 +273,7 @@ def test_the_receipt_keeps_it_until_the_engine_has_mended_it(tmp_path: Path) -> 
     assert mended.roots[0].unusable == {}
 
 
-def test_what_was_changed_since_it_was_installed_is_doubted(tmp_path: Path) -> None:
+def test_entries_that_changed_after_their_install_are_unverified(tmp_path: Path) -> None:
     root = tmp_path / "root"
     bundle = fetched(TRITON, tmp_path)
     first = install(TRITON, root, bundle)
@@ -306,7 +308,7 @@ def test_an_artifact_of_no_use(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("here_is_fit", [True, False])
-def test_what_was_dropped_on_the_way_is_missed_only_where_nothing_fit_stands(
+def test_a_dropped_entry_makes_nothing_usable_only_if_no_usable_entry_exists(
     tmp_path: Path, here_is_fit: bool
 ) -> None:
     def drop(staged: Path, root: Path) -> FixupReport:

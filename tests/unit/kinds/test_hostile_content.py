@@ -86,7 +86,7 @@ def test_an_index(tmp_path: Path, text: str) -> None:
     assert report.dropped.keys() == {TREE} or verdict.unusable_reason == ""
 
 
-def test_an_index_in_whose_place_is_no_file(tmp_path: Path) -> None:
+def test_an_index_that_is_no_regular_file(tmp_path: Path) -> None:
     (tmp_path / INDEX).parent.mkdir(parents=True)
     (tmp_path / INDEX).symlink_to("/dev/zero")
     assert "vLLM cannot read it" in relocate_vllm_indexes(tmp_path, ROOT).dropped.get(TREE, "") or (

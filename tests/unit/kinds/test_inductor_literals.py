@@ -73,7 +73,7 @@ def test_strings_are_replaced_and_nothing_else(value: Any, new: str) -> None:
 
 
 @given(st.text(alphabet="[](){},:'\"\\ \n1N-.eonxu0", max_size=14))
-def test_what_is_taken_is_what_python_takes(text: str) -> None:
+def test_accepted_literals_have_the_value_that_python_gives_them(text: str) -> None:
     try:
         found = strings_of(text)
     except ValueError:
@@ -107,7 +107,7 @@ def test_strings_side_by_side_are_one() -> None:
         "[" * (MAX_DEPTH + 1) + "]" * (MAX_DEPTH + 1),
     ],
 )
-def test_what_is_no_literal(text: str) -> None:
+def test_text_that_is_no_literal_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r"literal|index"):
         strings_of(text)
 

@@ -69,7 +69,7 @@ def test_a_pickle_that_is_cut_short_anywhere_is_left_out(
         assert left_out(root) == {entry: f"{file} is cut short"}, length
 
 
-def test_a_pickle_that_happens_to_be_cut_after_a_stop_is_cut_all_the_same(tmp_path: Path) -> None:
+def test_a_pickle_that_is_cut_after_a_stop_byte_is_refused(tmp_path: Path) -> None:
     put(tmp_path / "root", MODEL, pickle.dumps(b"." * 100_000, protocol=4)[:-10])
     assert left_out(tmp_path / "root") == {MEGA: "model is cut short"}
 

@@ -63,7 +63,7 @@ def test_paths_that_python_spells_otherwise(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "path", ["/tmp/torchinductor_root/fx/x.py", f"{OLD}/{TREE}/../../../etc/passwd", "/etc/passwd"]
 )
-def test_what_is_not_part_of_the_tree_is_told(tmp_path: Path, path: str) -> None:
+def test_paths_outside_the_tree_are_reported(tmp_path: Path, path: str) -> None:
     file = make(tmp_path, {KEY: (ARTIFACT, path)})
     before = file.read_bytes()
     report = relocate_vllm_indexes(tmp_path, ROOT)
@@ -80,7 +80,7 @@ def test_an_index_that_vllm_could_not_read_costs_its_tree(tmp_path: Path) -> Non
     assert not (tmp_path / TREE).exists()
 
 
-def test_other_files_of_that_name_are_none_of_ours(tmp_path: Path) -> None:
+def test_other_files_of_that_name_are_ignored(tmp_path: Path) -> None:
     (tmp_path / "deep").mkdir()
     (tmp_path / "deep" / "vllm_compile_cache.py").write_text("import os")
     assert relocate_vllm_indexes(tmp_path, ROOT).dropped == {}

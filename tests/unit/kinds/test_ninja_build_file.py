@@ -129,7 +129,9 @@ def commands(build: BuildFile) -> dict[bytes, bytes]:
 
 @pytest.mark.process
 @pytest.mark.parametrize("content", [TVM_FFI, FLASHINFER], ids=["tvm_ffi", "flashinfer"])
-def test_what_the_tools_write_is_read_as_ninja_reads_it(content: bytes, tmp_path: Path) -> None:
+def test_build_files_of_the_tools_are_read_as_ninja_reads_them(
+    content: bytes, tmp_path: Path
+) -> None:
     (tmp_path / "build.ninja").write_bytes(content)
     build = parse_build_file(content)
     assert commands(build) == ninja_commands(tmp_path)
@@ -143,14 +145,16 @@ def test_steps_have_their_inputs() -> None:
     assert [s.has_deps for s in parse_build_file(FLASHINFER).steps] == [True, True, False, False]
 
 
-def test_what_the_default_does_not_need_is_not_looked_at() -> None:
+def test_files_that_the_default_outputs_do_not_need_are_not_checked() -> None:
     text = b"rule r\n  command = c\nbuild a: r i\nbuild b: r a\nbuild c: r a\ndefault b\n"
     assert [s.output for s in parse_build_file(text).needed_steps()] == [b"a", b"b"]
 
 
 @pytest.mark.process
 @pytest.mark.parametrize("more", [{}, {"embed_cubin": {"k": b"", "l": b""}}, {"output": "m.o"}])
-def test_what_the_installed_tvm_ffi_writes(more: dict[str, Any], tmp_path: Path) -> None:
+def test_the_build_file_that_the_installed_tvm_ffi_writes(
+    more: dict[str, Any], tmp_path: Path
+) -> None:
     text = extension._generate_ninja_build(
         "m", ["-DX=$$y"], [], ["-lz"], ["/a:b"], ["/r/a.cpp", "/r/b:c.cc", "/r/c.c"], **more
     )
@@ -324,14 +328,14 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_what_the_tools_do_not_write_is_refused(name: str) -> None:
+def test_build_files_that_the_tools_never_write_are_refused(name: str) -> None:
     text, because = REFUSED[name]
     with pytest.raises(UnknownForm) as caught:
         parse_build_file(text.encode())
     assert because in str(caught.value)
 
 
-def test_what_is_not_utf_8() -> None:
+def test_a_build_file_that_is_not_utf_8() -> None:
     with pytest.raises(UnknownForm, match="line 2 has text that is not UTF-8"):
         parse_build_file(b"a = b\nc = \xff\n")
 

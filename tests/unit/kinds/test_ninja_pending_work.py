@@ -131,7 +131,7 @@ NEAR = st.builds(
 )
 
 
-def test_what_is_current() -> None:
+def test_outputs_that_are_current() -> None:
     assert CURRENT.pending_work() == ("", "")
 
 
@@ -157,7 +157,7 @@ CHANGES: dict[str, tuple[dict[str, Any], str]] = {
 
 
 @pytest.mark.parametrize("name", CHANGES)
-def test_the_reason_is_told(name: str) -> None:
+def test_the_reason_for_a_build_is_returned(name: str) -> None:
     changes, because = CHANGES[name]
     state = State(
         {**CURRENT.times, **changes.get("times", {})},
@@ -171,7 +171,7 @@ def test_the_reason_is_told(name: str) -> None:
     assert bool(of_ninja) is bool(because)
 
 
-def test_what_was_never_built_or_recorded() -> None:
+def test_outputs_that_were_never_built_or_recorded() -> None:
     state = State(CURRENT.times, {b"a.o": 5, b"b.o": 5}, CURRENT.hashed, CURRENT.recorded)
     assert "command line not found in log for m.so" in state.pending_work()[1]
     state = State(CURRENT.times, CURRENT.logged, CURRENT.hashed, {})

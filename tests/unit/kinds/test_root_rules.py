@@ -242,7 +242,7 @@ def test_without_any_home_the_error_says_what_to_set() -> None:
     assert "HOME" in raised.value.hint()
 
 
-def test_the_passwd_entry_stands_in_for_home() -> None:
+def test_the_passwd_entry_is_used_if_home_is_not_set() -> None:
     pwd = pytest.importorskip("pwd")
     try:
         home = pwd.getpwuid(os.getuid()).pw_dir

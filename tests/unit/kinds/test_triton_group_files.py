@@ -45,7 +45,7 @@ def child_paths(group: Path) -> dict[str, str]:
 
 @pytest.mark.parametrize("key", [KEY, "k1", f"triton/0/{KEY}", f"0a1b2c3d4e/r/triton_cache/{KEY}"])
 @pytest.mark.parametrize("source", ["/src/.triton/cache", "/a/b/c/d", "relative/cache", "../cache"])
-def test_children_stand_below_the_final_root(tmp_path: Path, key: str, source: str) -> None:
+def test_children_are_below_the_final_root(tmp_path: Path, key: str, source: str) -> None:
     group = make_group(tmp_path, key, source)
     report = relocate_triton_groups(tmp_path, ROOT)
     assert (report.rewritten, report.dropped) == (1, {})
@@ -195,7 +195,9 @@ def test_a_group_with_a_missing_child_is_dropped(tmp_path: Path, name: str) -> N
 
 
 @pytest.mark.parametrize("inner_is_whole", [True, False])
-def test_what_lies_in_a_dropped_entry_goes_with_it(tmp_path: Path, inner_is_whole: bool) -> None:
+def test_groups_inside_a_dropped_entry_are_removed_with_it(
+    tmp_path: Path, inner_is_whole: bool
+) -> None:
     outer = make_group(tmp_path)
     inner = make_group(tmp_path, f"{KEY}/sub/{OTHER_KEY}")
     other = make_group(tmp_path, f"z/{OTHER_KEY}")

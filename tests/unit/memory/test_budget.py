@@ -44,7 +44,7 @@ def test_memory_is_lent_up_to_the_limit_and_files_beyond(lender: Lender, tmp_pat
     assert isinstance(lender.lend(1), FileBuffer)
 
 
-def test_what_is_closed_can_be_lent_again_and_counts_once(lender: Lender) -> None:
+def test_memory_is_returned_once_when_a_buffer_is_closed_twice(lender: Lender) -> None:
     first = lender.lend(60)
     lender.lend(40)
     first.close()
@@ -53,7 +53,7 @@ def test_what_is_closed_can_be_lent_again_and_counts_once(lender: Lender) -> Non
     assert not lender.is_in_memory(61)
 
 
-def test_a_buffer_that_was_cut_gives_back_all_that_it_took(lender: Lender) -> None:
+def test_a_buffer_that_was_cut_returns_all_its_memory(lender: Lender) -> None:
     buffer = lender.lend(100)
     buffer.cut(1)
     assert not lender.is_in_memory(1), "its pages are still there"

@@ -35,7 +35,7 @@ def test_bytes_stay_through_writing_and_cutting(bundle: Bundle) -> None:
     bundle.close()
 
 
-def test_memory_outlives_its_owner_while_somebody_reads_it(bundle: Bundle) -> None:
+def test_memory_outlives_its_owner_while_a_reader_uses_it(bundle: Bundle) -> None:
     part = bundle.view[:4]
     part[:] = b"read"
     bundle.close()
@@ -106,7 +106,7 @@ def test_a_directory_that_cannot_be(tmp_path: Path) -> None:
     assert "--bundle-root" in caught.value.hint()
 
 
-def test_what_exceeds_the_budget_lies_in_files(tmp_path: Path) -> None:
+def test_bundles_beyond_the_budget_are_in_files(tmp_path: Path) -> None:
     budget = BundleBudget(10, tmp_path)
     first, second, third = budget.allocate(6), budget.allocate(5), budget.allocate(4)
     assert [type(each) is FileBuffer for each in (first, second, third)] == [False, True, False]

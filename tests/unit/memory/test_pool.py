@@ -62,7 +62,7 @@ def test_region_and_view_are_the_same_bytes(transport: InprocTransport) -> None:
     assert regions(transport) == 0
 
 
-def test_none_free_is_an_error_after_the_timeout(transport: InprocTransport) -> None:
+def test_no_free_buffer_is_an_error_after_the_timeout(transport: InprocTransport) -> None:
     with closing(BufferPool(transport, 1, 64)) as pool:
         buffer = pool.acquire(0.0)
         with pytest.raises(NoFreeSlotError, match="all 1 buffers are in use"):
@@ -84,7 +84,7 @@ def test_waiters_are_served_in_the_order_they_came(transport: InprocTransport) -
         pool.release(held)
 
 
-def test_one_who_gives_up_leaves_the_line(transport: InprocTransport) -> None:
+def test_a_thread_that_gives_up_leaves_the_queue(transport: InprocTransport) -> None:
     with closing(BufferPool(transport, 1, 64)) as pool:
         held = pool.acquire(0.0)
         with pytest.raises(NoFreeSlotError):

@@ -78,7 +78,7 @@ def test_the_documented_artifact_record() -> None:
 
 
 @pytest.mark.parametrize("example", [DOC_TENSOR_RECORD, DOC_ARTIFACT_RECORD])
-def test_what_is_written_has_all_that_the_documentation_shows(example: bytes) -> None:
+def test_written_records_have_all_documented_fields(example: bytes) -> None:
     shown = json.loads(example)
     written = json.loads(records.record_to_json(records.record_from_json(example)))
     if "artifact_source" in shown:
@@ -99,7 +99,7 @@ def test_the_documented_index_entries() -> None:
     )
 
 
-def test_an_entry_without_a_time_is_no_summary() -> None:
+def test_an_entry_without_a_time_is_not_a_summary() -> None:
     assert records.record_of_entry(b'{"worker_rank":4,"status":2}') is None
 
 

@@ -49,7 +49,7 @@ def _routes(monkeypatch: pytest.MonkeyPatch) -> None:
         ("", "203.0.113.7", REMOTE, "203.0.113.7", "203.0.113.7"),
     ],
 )
-def test_what_is_announced_and_what_is_listened_on(
+def test_the_announced_host_and_the_listen_address(
     host: str, listen: str, server: str, announced: str, listened: str
 ) -> None:
     assert worker_addresses(host, listen, server) == (announced, listened)
@@ -64,7 +64,7 @@ def test_what_is_announced_and_what_is_listened_on(
         *("224.0.0.1", "ff02::1", "255.255.255.255", "fe80::1%eth0"),
     ],
 )
-def test_what_nobody_else_can_use_is_refused_with_the_next_step(host: str) -> None:
+def test_addresses_that_no_other_machine_can_use_are_refused_with_a_hint(host: str) -> None:
     with pytest.raises(ConfigurationError, match="cannot be announced") as caught:
         worker_addresses(host, "", REMOTE)
     assert "MX_WORKER_HOST" in caught.value.hint()
@@ -106,7 +106,9 @@ def test_this_machines_own_name_is_announced_and_not_bound() -> None:
 
 
 @pytest.mark.usefixtures("_head_is_loopback")
-def test_a_machine_without_a_way_out_is_told_what_to_state(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_hint_for_a_machine_without_a_route_says_what_to_state(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(network, "_way_out", lambda: "")
     with pytest.raises(ConfigurationError, match="no route") as caught:
         worker_addresses("", "", "head:8001")
@@ -134,5 +136,5 @@ def test_a_server_whose_name_does_not_resolve_may_do_so_later() -> None:
         ),
     ],
 )
-def test_what_is_the_loopback(host: str, expected: bool) -> None:
+def test_addresses_that_are_loopback(host: str, expected: bool) -> None:
     assert is_loopback(host) is expected

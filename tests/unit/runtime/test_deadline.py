@@ -24,7 +24,7 @@ def test_a_deadline_of_no_time_is_passed_at_once() -> None:
     assert Deadline(-1.0, FakeClock()).remaining() == 0.0
 
 
-def test_a_standstill_lasts_until_the_marks_are_others() -> None:
+def test_a_standstill_lasts_until_the_marks_change() -> None:
     clock = FakeClock()
     still = Standstill(clock)
     assert still.seconds((0, 0)) == 0.0

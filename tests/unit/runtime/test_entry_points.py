@@ -33,7 +33,7 @@ def test_one_name_of_two_packages_means_the_same_on_every_node(
         assert load_entry_point(GROUP, "kind")("/a/b") == "/a"  # type: ignore[misc]
 
 
-def test_a_name_that_nobody_declares_is_none(declared: list[EntryPoint]) -> None:
+def test_an_undeclared_name_is_none(declared: list[EntryPoint]) -> None:
     declared.append(EntryPoint("kind", "os.path:join", "another.group"))
     assert load_entry_point("yet.another", "kind") is None
     assert load_entry_point(GROUP, "other") is None

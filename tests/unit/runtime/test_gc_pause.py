@@ -30,7 +30,7 @@ def test_in_a_process_that_is_not_ours_the_collector_is_left_alone(
     assert not any(each is made[0] for each in gc.get_objects(generation=2))
 
 
-def test_it_waits_for_the_last_of_those_who_want_it_to() -> None:
+def test_collection_resumes_after_the_last_pause_ends() -> None:
     first, second = gc_paused(), gc_paused()
     first.__enter__()
     second.__enter__()
@@ -53,7 +53,7 @@ def test_one_that_was_off_stays_off() -> None:
     assert not gc.isenabled()
 
 
-def test_what_was_made_meanwhile_is_not_gone_over_for_nothing() -> None:
+def test_objects_created_during_a_pause_are_in_the_oldest_generation() -> None:
     with gc_paused():
         made: list[list[int]] = [[]]
     assert any(each is made for each in gc.get_objects(generation=2))
@@ -63,7 +63,7 @@ def test_what_was_made_meanwhile_is_not_gone_over_for_nothing() -> None:
     assert any(each is cycle for each in gc.get_objects(generation=0))
 
 
-def test_what_the_program_has_frozen_stays_so() -> None:
+def test_objects_that_the_program_froze_stay_frozen() -> None:
     gc.freeze()
     try:
         frozen = gc.get_freeze_count()

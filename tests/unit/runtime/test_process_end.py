@@ -82,7 +82,7 @@ def test_one_that_fails_to_close_keeps_no_other_open(
     assert "the disk is gone" in caplog.text
 
 
-def test_what_is_closed_at_the_end_is_not_kept_alive_until_then(process: Process) -> None:
+def test_an_object_registered_for_the_process_end_is_not_kept_alive(process: Process) -> None:
     closed: list[Thing] = []
     process.process_end.close_at_end(Thing(closed))
     gc.collect()

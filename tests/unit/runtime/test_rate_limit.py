@@ -19,7 +19,7 @@ def limited() -> tuple[RateLimit, FakeClock]:
     return RateLimit(RATE, clock), clock
 
 
-def test_without_a_limit_nobody_waits() -> None:
+def test_without_a_limit_there_is_no_wait() -> None:
     rate = RateLimit(None, FakeClock())
     assert not rate.is_set
     assert [rate.reserve(1 << 60, 0.0) for _ in range(3)] == [0.0, 0.0, 0.0]
@@ -35,7 +35,7 @@ def test_each_waits_for_what_was_reserved_before_it() -> None:
     assert rate.reserve(64, FOREVER) == 0.25
 
 
-def test_one_who_would_wait_too_long_claims_nothing() -> None:
+def test_a_caller_that_would_wait_too_long_reserves_nothing() -> None:
     rate, _ = limited()
     assert rate.reserve(128, 0.0) == 0.0
     assert rate.reserve(1 << 40, 0.75) is None
@@ -50,7 +50,7 @@ def test_a_pause_allows_no_burst() -> None:
     assert rate.reserve(128, FOREVER) == 1.0
 
 
-def test_what_did_not_go_by_is_for_the_next() -> None:
+def test_returned_bytes_are_available_to_the_next_caller() -> None:
     rate, _ = limited()
     rate.reserve(256, FOREVER)
     rate.give_back(128)
@@ -70,7 +70,7 @@ asks = st.tuples(st.integers(min_value=1, max_value=1000), st.integers(min_value
 
 
 @given(st.lists(asks, max_size=30))
-def test_never_more_goes_by_than_the_rate_and_what_was_asked_last(
+def test_no_more_bytes_pass_than_the_rate_and_the_last_request(
     asked: list[tuple[int, int]],
 ) -> None:
     """`asked` has, for each ask, its bytes and the pause [s/16] before it."""

@@ -43,7 +43,7 @@ def ask(request: Exception | str) -> tuple[str, list[tuple[grpc.StatusCode, str]
         return "", call.answers
 
 
-def test_an_answer_goes_through() -> None:
+def test_an_answer_is_passed_on() -> None:
     assert ask("well") == ("well", [])
 
 

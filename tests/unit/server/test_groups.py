@@ -129,7 +129,7 @@ def test_nothing_is_written_where_a_report_changes_nothing(world: World) -> None
     asyncio.run(run())
 
 
-def test_where_others_always_write_first_it_gives_up_and_says_so(
+def test_a_writer_gives_up_with_an_error_if_others_always_write_first(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def refuse(*_arguments: object) -> bool:
@@ -141,7 +141,7 @@ def test_where_others_always_write_first_it_gives_up_and_says_so(
     assert caught.value.code is grpc.StatusCode.UNAVAILABLE
 
 
-def test_ballots_that_cannot_be_read_are_begun_anew(
+def test_ballots_that_cannot_be_read_are_replaced_by_new_ones(
     world: World, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def run() -> None:
@@ -150,7 +150,7 @@ def test_ballots_that_cannot_be_read_are_begun_anew(
         assert [member.member_id for member in answer.round.members] == ["node-0"]
 
     asyncio.run(run())
-    assert "begun anew" in caplog.text
+    assert "starting new ones" in caplog.text
 
 
 def test_groups_know_nothing_of_each_other(world: World) -> None:
@@ -171,7 +171,7 @@ def test_groups_know_nothing_of_each_other(world: World) -> None:
         (replace(FIRST, member_id=""), "member"),
     ],
 )
-def test_a_report_that_makes_no_sense_is_refused_and_nothing_is_written(
+def test_an_invalid_report_is_refused_and_nothing_is_written(
     world: World, report: MemberReport, why: str
 ) -> None:
     with pytest.raises(Refused, match=why) as caught:

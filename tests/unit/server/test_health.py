@@ -94,7 +94,9 @@ def test_deployed_clients_are_answered_while_the_backend_does_not_answer(world: 
     asyncio.run(run())
 
 
-def test_each_change_is_told_once(world: World, caplog: pytest.LogCaptureFixture) -> None:
+def test_each_change_of_health_is_logged_once(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
     async def run() -> None:
         for error in (None, DOWN, DOWN, None, None, DOWN):
             world.database.error = error

@@ -169,7 +169,7 @@ def test_a_record_whose_time_is_ahead_is_young(world: World) -> None:
     asyncio.run(run())
 
 
-def test_a_sweep_that_changed_something_is_told(world: World) -> None:
+def test_a_scan_that_changed_something_is_reported(world: World) -> None:
     async def run() -> None:
         await world.reaper.sweep()
         assert world.events == []

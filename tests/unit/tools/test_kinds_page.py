@@ -33,7 +33,7 @@ def test_a_job_hits_or_is_named_or_was_recompiled_silently() -> None:
     assert found(1, stale=2).silent == 1
 
 
-def test_what_was_named_and_hit_all_the_same_is_not_refused() -> None:
+def test_entries_that_were_unverified_but_hit_are_not_counted_as_refused() -> None:
     hit = found(4, unverified=4)
     assert (hit.refused, hit.reason) == (0, "")
 

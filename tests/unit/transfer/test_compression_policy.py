@@ -46,7 +46,7 @@ def test_a_link_is_measured_while_it_carries_and_after_it_connected() -> None:
     assert link.seconds_per_byte() == pytest.approx(0.5 / SPAN, rel=0.1)
 
 
-def test_what_failed_was_not_carried() -> None:
+def test_a_failed_read_does_not_count_as_carried() -> None:
     clock = FakeClock()
     link = LinkMeter(clock)
     with pytest.raises(OSError, match="lost"), link.carrying(SPAN):
@@ -82,7 +82,7 @@ def test_it_pays_where_the_link_is_slower(
     assert not encoding.should_compress(1000)
 
 
-def test_what_one_takes_at_most_is_a_link_too() -> None:
+def test_the_rate_limit_of_a_target_counts_as_a_slow_link() -> None:
     clock = FakeClock()
     link = LinkMeter(clock)
     _carry(link, clock, 3, 0.001)
@@ -90,7 +90,7 @@ def test_what_one_takes_at_most_is_a_link_too() -> None:
     assert _encoding(link, rate=10e6).should_compress(SPAN)
 
 
-def test_a_source_that_gives_its_bytes_slowly_is_a_slow_link_from_the_first() -> None:
+def test_a_source_with_a_rate_limit_is_a_slow_link_from_the_start() -> None:
     def limited(bytes_per_second: int, link: LinkMeter) -> CompressionPolicy:
         encoding = CompressionPolicy(AUTO, None, link)
         encoding.on_offer((ZSTD,), bytes_per_second)
@@ -112,7 +112,7 @@ def test_a_source_that_gives_its_bytes_slowly_is_a_slow_link_from_the_first() ->
     assert encoding.is_worthwhile, "what seems much for it alone is little beside its share"
 
 
-def test_what_waiting_costs_is_not_counted_while_it_connects() -> None:
+def test_waiting_time_does_not_count_as_time_of_the_link() -> None:
     clock = FakeClock()
     link = LinkMeter(clock)
     with link.waiting():
@@ -164,7 +164,7 @@ def _raise(error: Exception) -> bytes:
     raise error
 
 
-def test_what_did_not_go_by_is_there_for_others() -> None:
+def test_returned_bytes_are_available_to_others() -> None:
     clock = FakeClock()
     rate = RateLimit(100.0, clock)
     assert rate.reserve(100, 9.0) == 0.0

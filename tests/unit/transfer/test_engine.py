@@ -106,7 +106,7 @@ def gone(attempt: Attempt) -> int:
     raise PeerLostError("gone")
 
 
-def test_all_arrives_and_who_delivered_it_is_told(world: World) -> None:
+def test_everything_arrives_and_the_result_names_the_sources(world: World) -> None:
     wanted = pieces(9)
     even = MadeUpSource("even:1", has_numbers={0, 2, 4, 6, 8})
     odd = MadeUpSource("odd:1", has_numbers={1, 3, 5, 7})
@@ -120,14 +120,16 @@ def test_all_arrives_and_who_delivered_it_is_told(world: World) -> None:
     world.check_nothing_is_left()
 
 
-def test_nothing_to_receive_asks_nobody(world: World) -> None:
+def test_an_empty_transfer_calls_no_source(world: World) -> None:
     source = MadeUpSource()
     assert world.receive([], source) == {}
     assert source.log == []
     assert world.events == [TransferStarted(0, 0), TransferFinished(0, 0)]
 
 
-def test_what_a_source_owed_comes_from_another_and_its_failure_is_kept(world: World) -> None:
+def test_missing_parts_of_a_failed_source_come_from_another_and_its_failure_is_kept(
+    world: World,
+) -> None:
     wanted = pieces(4)
     good = MadeUpSource("good:1", has_numbers=set())
 
@@ -300,6 +302,6 @@ def test_a_target_that_serves_on_says_so_and_reads_one_extent_at_a_time_from_eac
 
 
 @pytest.mark.parametrize("count", [0, -1])
-def test_a_transfer_of_no_extents_at_once_makes_no_sense(count: int) -> None:
+def test_a_transfer_needs_at_least_one_extent_in_flight(count: int) -> None:
     with pytest.raises(ValueError, match="in flight"):
         TransferLimits(1.0, count)

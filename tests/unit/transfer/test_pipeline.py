@@ -209,7 +209,7 @@ def test_bytes_under_an_expired_lease_are_no_damage(new_world: Any) -> None:
 # --- a source fails ------------------------------------------------------------------------------
 
 
-def test_what_a_failed_source_did_not_deliver_is_read_from_another(new_world: Any) -> None:
+def test_missing_parts_of_a_failed_source_are_read_from_another(new_world: Any) -> None:
     other = MadeUpSource("other:1", has_numbers=set())
 
     def script(attempt: Attempt) -> int:
@@ -247,7 +247,7 @@ def test_a_source_that_ended_our_session_is_not_read_from(new_world: Any) -> Non
         ZeroDivisionError("a bug"),
     ],
 )
-def test_what_is_this_node_s_fault_ends_the_transfer_and_no_source(
+def test_an_error_of_this_node_ends_the_transfer_and_no_source_is_given_up(
     new_world: Any, error: Exception
 ) -> None:
     world = new_world(pieces(2), MadeUpSource(script=failing(error)), MadeUpSource("other:1"))
@@ -295,7 +295,7 @@ def test_a_sink_that_was_stopped_ends_threads_without_an_error_of_its_own(new_wo
 # --- time ----------------------------------------------------------------------------------------
 
 
-def test_a_deadline_that_passed_is_told_with_what_arrived(new_world: Any) -> None:
+def test_the_error_of_a_deadline_says_how_much_arrived(new_world: Any) -> None:
     def script(attempt: Attempt) -> int:
         if attempt.piece.number == 1:
             world.clock.advance(BUDGET_SECONDS)
@@ -324,7 +324,7 @@ def test_an_error_after_the_deadline_is_the_deadline_s_and_no_source_s(new_world
     assert world.failures.by_endpoint == {}
 
 
-def test_an_error_after_the_end_of_the_transfer_is_no_source_s(new_world: Any) -> None:
+def test_an_error_after_the_end_of_the_transfer_is_no_failure_of_a_source(new_world: Any) -> None:
     def script(attempt: Attempt) -> int:
         world.state.fail(NoSpaceError("full"))
         raise PeerLostError("its channel was closed")
@@ -481,7 +481,7 @@ def test_a_source_that_asks_to_wait_too_often_is_left(new_world: Any) -> None:
     assert len(pauses) == 4, "one second, and more than that"
 
 
-def test_what_was_waited_for_an_earlier_extent_is_not_counted(new_world: Any) -> None:
+def test_waiting_for_an_earlier_extent_is_not_counted(new_world: Any) -> None:
     def script(attempt: Attempt) -> int:
         for _ in range(3):
             attempt.wait.pause(0.0, waited_seconds=0.3)
@@ -628,7 +628,7 @@ def test_as_many_threads_begin_as_there_are_cores_and_all_once_one_waits(
     assert begun[0] == at_first
 
 
-def test_closing_tells_whether_a_thread_hangs(new_world: Any) -> None:
+def test_close_returns_whether_a_thread_hangs(new_world: Any) -> None:
     reading, may_end = threading.Event(), threading.Event()
 
     def script(attempt: Attempt) -> int:
@@ -672,7 +672,7 @@ class Rate(RateLimit):
         self.log.append(("give back", length_bytes))
 
 
-def test_what_a_compressed_extent_did_not_carry_is_given_back(new_world: Any) -> None:
+def test_the_rate_that_a_compressed_extent_did_not_use_is_returned(new_world: Any) -> None:
     rate = Rate()
 
     def script(attempt: Attempt) -> int:

@@ -79,7 +79,7 @@ def test_where_all_rest_one_read_shows_whether_one_delivers() -> None:
     assert taken_from(board) is None
 
 
-def test_who_has_not_delivered_yet_is_asked_once_where_others_did() -> None:
+def test_a_source_without_a_delivery_is_tried_once_if_others_delivered() -> None:
     board, _clock, (new, old) = board_of(FakeSource(), FakeSource())
     board.record_read(old, SPANS[0], 100.0)
     assert [taken_from(board) for _ in range(3)] == [new, old, old]
@@ -87,7 +87,7 @@ def test_who_has_not_delivered_yet_is_asked_once_where_others_did() -> None:
     assert taken_from(board) is new
 
 
-def test_one_that_loses_what_it_had_is_no_error() -> None:
+def test_a_source_that_loses_parts_is_no_error() -> None:
     shrinking, answers = FakeSource(0), iter([True, True])  # when it is chosen, twice
     board, _clock, _ = board_of(shrinking)
     shrinking.has = lambda span: next(answers, False)  # type: ignore[method-assign]

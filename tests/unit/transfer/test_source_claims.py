@@ -35,7 +35,9 @@ def test_honest_tables_become_the_manifest(artifact: SealedArtifact) -> None:
     assert check_tables(header, artifact.manifest.chunks, artifact.artifact_id) == artifact.manifest
 
 
-def test_an_empty_id_takes_the_sources_word_but_still_checks_it(artifact: SealedArtifact) -> None:
+def test_an_empty_id_means_the_id_of_the_source_which_is_still_checked(
+    artifact: SealedArtifact,
+) -> None:
     header = artifact.header()
     check_header(header, ArtifactRef(SOURCE_ID, ""))
     assert check_tables(header, artifact.manifest.chunks, "") == artifact.manifest

@@ -158,7 +158,7 @@ def test_a_busy_source_is_a_candidate_still(
     assert state.failures.by_endpoint == {}
 
 
-def test_an_error_that_is_none_of_ours_is_the_source_s_too(
+def test_an_unknown_exception_counts_as_a_failure_of_the_source(
     state: State, connector: SourceConnector[Piece]
 ) -> None:
     """gRPC raises ValueError for a channel that was closed meanwhile."""

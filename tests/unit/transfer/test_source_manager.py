@@ -152,7 +152,7 @@ def test_one_that_fails_makes_room_for_the_next(new_world: Any) -> None:
     world.wait_until(lambda: sources[-1] in world.state.scheduler.sources())
 
 
-def test_one_address_that_makes_no_sense_is_no_obstacle(new_world: Any) -> None:
+def test_an_invalid_address_of_one_source_does_not_stop_the_others(new_world: Any) -> None:
     """A central server may name any address."""
     good = MadeUpSource("good:1")
     world = new_world(good)
@@ -205,7 +205,9 @@ def _count_rounds(world: World) -> Iterator[int]:
 
 
 @pytest.mark.parametrize("error", [BackendUnavailableError("down"), ZeroDivisionError("a bug")])
-def test_where_nobody_can_be_asked_the_transfer_goes_on(new_world: Any, error: Exception) -> None:
+def test_the_transfer_continues_if_the_central_server_cannot_be_asked(
+    new_world: Any, error: Exception
+) -> None:
     late = MadeUpSource("late:1")
     world = new_world(late)
 
@@ -274,7 +276,7 @@ def test_sources_that_lack_the_rest_are_waited_for_longer_and_counted(new_world:
     assert world.looks >= STUCK_SECONDS
 
 
-def test_what_a_source_gets_meanwhile_prolongs_the_waiting(new_world: Any) -> None:
+def test_new_parts_at_a_source_prolong_the_wait(new_world: Any) -> None:
     source = lacking("a:1")
     world = new_world(source, patience_seconds=0.0)
     got_more = threading.Event()

@@ -144,7 +144,7 @@ def test_starving_raises_what_the_sources_failed_by(state: TransferState[Span]) 
         state.wait_outcome(0)
 
 
-def test_a_report_wakes_who_waits_for_a_change(state: TransferState[Span]) -> None:
+def test_a_report_wakes_threads_that_wait_for_a_change(state: TransferState[Span]) -> None:
     state.connecting_ended()
     state.wait_for_change(60)
     state.source_refused(A, PeerLostError("gone"))

@@ -114,7 +114,7 @@ def test_without_nixl_each_cause_is_named(
     assert "pip install nixl" in raised.value.hint()
 
 
-def test_a_missing_backend_is_no_mere_warning(imported: list[str]) -> None:
+def test_a_missing_backend_is_an_error(imported: list[str]) -> None:
     with pytest.raises(TransportUnavailableError, match=r"'LIBFABRIC'; .* are UCX$"):
         nixl.start_agent("a", "LIBFABRIC", 10.0)
 

@@ -52,7 +52,7 @@ def descriptor(
     )
 
 
-def test_what_nixl_writes_is_accepted() -> None:
+def test_descriptors_of_nixl_are_accepted() -> None:
     check_nixl_descriptor(descriptor())
     check_nixl_descriptor(descriptor(regions=(region(1), region(2, 3))))
 
@@ -76,7 +76,7 @@ def test_what_nixl_writes_is_accepted() -> None:
         NIXL_MAGIC + b"Agent" + struct.pack("<Q", 2**64 - 1) + b"x|",
     ],
 )
-def test_what_it_does_not_write_is_refused(wrong: bytes) -> None:
+def test_descriptors_that_nixl_never_writes_are_refused(wrong: bytes) -> None:
     with pytest.raises(TransportError, match="descriptor"):
         check_nixl_descriptor(wrong)
 

@@ -44,7 +44,7 @@ def slow() -> Iterator[SlowStart]:
     start.let_go.set()
 
 
-def test_whoever_takes_it_waits_for_it_and_owns_it(slow: SlowStart) -> None:
+def test_the_caller_that_takes_the_transport_waits_for_it_and_owns_it(slow: SlowStart) -> None:
     opening = OpeningTransport(slow.open)
     threading.Timer(0.05, slow.let_go.set).start()
     transport = opening.take()
@@ -54,7 +54,7 @@ def test_whoever_takes_it_waits_for_it_and_owns_it(slow: SlowStart) -> None:
     transport.close()
 
 
-def test_one_that_nobody_takes_is_waited_for_by_nobody_and_closed(slow: SlowStart) -> None:
+def test_a_transport_that_is_not_taken_is_closed_and_not_waited_for(slow: SlowStart) -> None:
     opening = OpeningTransport(slow.open)
     opening.close()
     assert not slow.closed.is_set()
@@ -71,7 +71,9 @@ def test_one_that_is_open_already_is_closed_at_once(slow: SlowStart) -> None:
     assert slow.closed.wait(WAIT_SECONDS)
 
 
-def test_only_who_takes_it_hears_of_its_failure(capfd: pytest.CaptureFixture[str]) -> None:
+def test_an_error_is_raised_only_when_the_transport_is_taken(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
     slow = SlowStart(fails=True)
     slow.let_go.set()
     unwanted = OpeningTransport(slow.open)

@@ -50,7 +50,7 @@ def test_a_request_has_its_ranges(ranges: list[tuple[int, int]]) -> None:
 
 
 @pytest.mark.parametrize("count", [0, frames.MAX_RANGES + 1, 65535])
-def test_a_request_for_none_or_too_many_is_no_request(count: int) -> None:
+def test_a_request_for_no_range_or_too_many_is_invalid(count: int) -> None:
     with pytest.raises(frames.FrameError):
         frames.request_length(count.to_bytes(2, "big"))
     most = frames.encode_request([RemoteRange(1, 1)] * frames.MAX_RANGES)

@@ -25,7 +25,7 @@ def memory(content: bytes) -> memoryview:
     return memoryview(bytearray(content))
 
 
-def test_a_region_is_found_by_an_address_that_is_none_of_the_process(table: RegionTable) -> None:
+def test_the_address_of_a_region_is_not_an_address_of_the_process(table: RegionTable) -> None:
     data = memory(b"0123456789")
     region = table.add(data, None)
     assert region.addr != address_of(data)

@@ -27,5 +27,5 @@ def test_more_ranges_are_refused() -> None:
         extension.availability_from_wire(availability(extension.MAX_AVAILABLE_RANGES + 1))
 
 
-def test_who_has_everything_says_no_ranges() -> None:
+def test_a_complete_source_lists_no_ranges() -> None:
     assert extension.availability_from_wire(pb.Availability(complete=True)) is None

@@ -27,7 +27,7 @@ from mx_artifacts.wire.channel import open_channel
         "host:" + "1" * 10_000,
     ],
 )
-def test_what_is_no_host_and_port_is_refused(address: str) -> None:
+def test_addresses_that_are_not_host_and_port_are_refused(address: str) -> None:
     with pytest.raises(ConfigurationError, match="is not an address") as refused:
         open_channel(address)
     assert len(str(refused.value)) < 400

@@ -82,7 +82,7 @@ def test_bytes_go_by_at_the_rate_of_all_together() -> None:
     assert passed_at == [0.0, 2.0, 4.0]
 
 
-def test_one_that_would_wait_too_long_for_the_rate_is_told_so_and_takes_nothing() -> None:
+def test_a_request_that_would_wait_too_long_for_the_rate_fails_and_reserves_nothing() -> None:
     prepares, clock = control(128.0)
     with prepares.turn(5.0) as turn:
         turn.admit(1280)

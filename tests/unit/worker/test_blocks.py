@@ -102,7 +102,7 @@ def test_a_block_lies_compressed_where_its_lease_says(
 
 
 @pytest.mark.parametrize(("ratio", "encoding"), [(0.95, ZSTD), (0.96, ""), (1.5, "")])
-def test_a_block_that_hardly_becomes_smaller_goes_as_it_is(
+def test_a_block_that_hardly_shrinks_is_sent_uncompressed(
     agent: InprocTransport,
     blocks: Blocks,
     served: ServedArtifact,
@@ -120,7 +120,7 @@ def test_a_block_that_hardly_becomes_smaller_goes_as_it_is(
 
 
 @pytest.mark.parametrize("ratio", [0.1, 1.0])
-def test_what_several_targets_ask_for_is_compressed_once(
+def test_a_block_that_several_targets_request_is_compressed_once(
     blocks: Blocks, served: ServedArtifact, compressor: Compressor, ratio: float
 ) -> None:
     compressor.ratio = ratio
@@ -184,7 +184,7 @@ def test_the_rate_counts_what_is_carried(
     assert rate.reserve(1, 60.0) == 1.0, "the first two seconds were waited for"
 
 
-def test_what_has_not_arrived_is_not_compressed(
+def test_bytes_that_have_not_arrived_are_not_compressed(
     agent: InprocTransport, blocks: Blocks, artifact: SealedArtifact, compressor: Compressor
 ) -> None:
     with closing(PartialChunkSource(agent, list(artifact.bundles().values()))) as source:
@@ -227,7 +227,7 @@ class FullAgent(InprocTransport):
         return super().register(memory)
 
 
-def test_a_lack_of_memory_is_told_to_who_asks_for_a_block_and_may_pass(
+def test_a_lack_of_memory_fails_the_request_for_a_block_and_may_be_temporary(
     served: ServedArtifact, compressor: Compressor
 ) -> None:
     with closing(FullAgent("full")) as agent, closing(Blocks(agent, SLOTS)) as blocks:

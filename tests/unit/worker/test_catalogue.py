@@ -32,7 +32,7 @@ def catalogue() -> Catalogue:
 # --- ids -----------------------------------------------------------------------------------------
 
 
-def test_an_artifact_is_found_by_its_ids_or_by_one_or_none_where_it_is_alone(
+def test_an_artifact_is_found_by_its_ids_or_without_them_if_it_is_the_only_one(
     catalogue: Catalogue,
 ) -> None:
     served = serve("one", A, new_memory())
@@ -45,7 +45,7 @@ def test_an_artifact_is_found_by_its_ids_or_by_one_or_none_where_it_is_alone(
 @pytest.mark.parametrize(
     ("source_id", "artifact_id"), [("two", ""), ("", "0" * 64), ("two", A.artifact_id)]
 )
-def test_what_is_not_served_is_not_found(
+def test_an_artifact_that_is_not_served_is_not_found(
     catalogue: Catalogue, source_id: str, artifact_id: str
 ) -> None:
     with pytest.raises(RecordNotFoundError, match=r"\(any\) of source \(any\)"):
@@ -135,7 +135,7 @@ def test_one_artifact_in_two_memories_is_given_back_one_by_one(catalogue: Catalo
     assert removed.source is first
 
 
-def test_all_memories_are_told_each_once(catalogue: Catalogue) -> None:
+def test_all_lists_each_memory_once(catalogue: Catalogue) -> None:
     first, second = new_memory(), new_memory()
     catalogue.add(serve("one", A, first))
     catalogue.add_alias("two", "one", A.artifact_id)

@@ -155,7 +155,7 @@ class NarrowAgent(InprocTransport):
         return super().register(memory)
 
 
-def test_where_one_bundle_cannot_be_registered_none_stays_so(artifact: SealedArtifact) -> None:
+def test_if_one_bundle_cannot_be_registered_none_stays_registered(artifact: SealedArtifact) -> None:
     with closing(NarrowAgent("narrow", 1)) as agent:
         with pytest.raises(RegistrationError):
             open_chunk_source(agent, artifact.manifest, artifact.bundles(), slots=1)
@@ -223,7 +223,7 @@ def test_there_are_no_more_slots_than_chunks(agent: InprocTransport, tmp_path: P
         assert registered(agent) == 2
 
 
-def test_a_chunk_that_its_disk_gives_back_wrong_is_not_leased_and_frees_its_slot(
+def test_a_chunk_that_its_disk_returns_damaged_is_not_leased_and_frees_its_slot(
     agent: InprocTransport, artifact: SealedArtifact, tmp_path: Path
 ) -> None:
     bundles = artifact.bundles(in_files=tmp_path)

@@ -68,7 +68,7 @@ def test_a_block_is_lent_where_all_of_it_has_arrived(
         pass
 
 
-def test_what_was_told_to_be_there_does_not_change_in_the_hands_of_who_asked(
+def test_returned_ranges_do_not_change_when_more_bytes_arrive(
     source: PartialChunkSource,
 ) -> None:
     source.arrived(0, 0, 10)

@@ -22,7 +22,7 @@ def world() -> World:
     return World()
 
 
-def test_it_ends_at_once_where_nobody_uses_it(world: World) -> None:
+def test_it_ends_at_once_if_it_is_not_used(world: World) -> None:
     world.lifetime.close()
     assert world.ended == 1
 
@@ -44,7 +44,7 @@ def test_it_ends_with_its_last_user(world: World) -> None:
     assert world.ended == 1
 
 
-def test_nobody_comes_in_once_it_is_closed(world: World) -> None:
+def test_no_session_is_admitted_after_close(world: World) -> None:
     world.lifetime.enter()
     world.lifetime.close()
     with pytest.raises(LeaseError, match="no longer served"):

@@ -30,16 +30,16 @@ def test_the_target_s_first_transport_that_is_offered_is_taken() -> None:
 
 
 @pytest.mark.parametrize("offered", [("nixl", "stream"), ("stream", "nixl"), ("inproc",)])
-def test_a_target_that_states_none_is_a_plain_one(offered: tuple[str, ...]) -> None:
+def test_a_target_that_states_no_transport_is_a_plain_one(offered: tuple[str, ...]) -> None:
     assert choose_transport([], offered) == ("nixl" if "nixl" in offered else "inproc")
 
 
-def test_a_target_without_a_transport_of_ours_is_told_which_there_are() -> None:
+def test_the_error_for_a_target_without_our_transports_names_them() -> None:
     with pytest.raises(TransportNotAllowedError, match="by stream, nixl only"):
         choose_transport(["rdma"], ("stream", "nixl"))
 
 
-def test_a_plain_target_is_told_what_to_start_the_source_with() -> None:
+def test_the_error_for_a_plain_target_says_how_to_start_the_source() -> None:
     with pytest.raises(TransportNotAllowedError, match="MX_TRANSPORT=nixl"):
         choose_transport([], ("stream",))
 
@@ -64,13 +64,13 @@ def test_a_plain_target_has_the_transport_that_it_states(sessions: Sessions) -> 
 @pytest.mark.parametrize(
     "session_id", ["", "0" * 31, "0" * 33, "A" * 32, "g" * 32, "0" * 32 + "\n", "0" * 31 + "٣"]
 )
-def test_an_id_that_is_none_of_ours_is_refused(sessions: Sessions, session_id: str) -> None:
+def test_an_unknown_source_id_is_refused(sessions: Sessions, session_id: str) -> None:
     with pytest.raises(ConfigurationError, match="32 lower-case hex"):
         sessions.open(session_id, [])
     assert len(sessions) == 0
 
 
-def test_nobody_takes_over_an_attached_session(sessions: Sessions) -> None:
+def test_an_attached_session_cannot_be_taken_over(sessions: Sessions) -> None:
     sessions.open(FIRST, ["nixl"])
     with pytest.raises(ConfigurationError, match="already attached"):
         sessions.open(FIRST, ["stream"])

@@ -165,7 +165,7 @@ def test_load_grows_with_the_readers_of_all_services_and_never_is_full(world: Wo
     assert 0.5 < world.server.load() < 1.0
 
 
-def test_a_worker_of_which_one_service_drains_is_full_and_not_healthy(world: World) -> None:
+def test_a_worker_with_a_draining_service_is_full_and_not_healthy(world: World) -> None:
     world.server.start()
     assert world.server.is_healthy()
     world.services[1].draining = True
@@ -196,7 +196,7 @@ def test_it_is_not_healthy_without_its_data_plane(
 # --- the start -----------------------------------------------------------------------------------
 
 
-def test_it_listens_before_it_serves_and_tells_where(
+def test_a_worker_listens_before_it_serves_and_knows_its_address(
     new_world: Callable[..., World], ports: Ports, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     world = new_world(listen="0.0.0.0", stream_port=7000, device_index=2)
@@ -233,7 +233,7 @@ def not_ours() -> ConfigurationError:
     return error
 
 
-def test_where_the_port_is_in_use_another_one_is_taken_and_told(
+def test_if_the_port_is_in_use_another_one_is_taken_and_reported(
     new_world: Callable[..., World], ports: Ports
 ) -> None:
     world = new_world()

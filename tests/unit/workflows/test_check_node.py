@@ -43,7 +43,7 @@ def test_each_root_and_the_server_are_looked_at(tmp_path: Path) -> None:
     assert not {"nixl", "metadata backend"} & found.keys()
 
 
-def test_what_settings_name_is_looked_at_too(
+def test_components_that_settings_name_are_checked_too(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("MX_TRANSPORT", "nixl")

@@ -50,7 +50,7 @@ def explained(
     return {each.stored.worker_id: each.fits for each in found.candidates}
 
 
-def test_the_accelerator_of_the_identity_counts_where_none_is_wanted() -> None:
+def test_the_accelerator_of_the_identity_counts_if_none_is_stated() -> None:
     selected = SelectedKind(TRITON, {"": Path("/root")})
     assert explained(selected, "cuda", "rocm") == {"cuda": True, "rocm": False}
     assert explained(selected, "cuda", "rocm", wanted="rocm") == {"cuda": False, "rocm": True}
@@ -66,7 +66,7 @@ def test_a_cache_of_another_root_that_cannot_be_adapted_is_not_used(tmp_path: Pa
     }
 
 
-def test_a_root_that_nothing_tells_the_place_of_keeps_no_source_away() -> None:
+def test_a_root_with_an_unknown_path_excludes_no_source() -> None:
     generic = SelectedKind(get_kind("generic"))
     assert explained(generic, "cuda", labels={ROOT_LABEL: "/elsewhere"}) == {"cuda": True}
     (root,) = roots_here(generic)

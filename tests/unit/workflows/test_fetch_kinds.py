@@ -39,7 +39,7 @@ def as_fetcher(fake: FakeFetcher) -> ArtifactFetcher:
     return cast(ArtifactFetcher, fake)
 
 
-def test_kinds_are_fetched_in_the_order_of_the_request_and_told_one_by_one() -> None:
+def test_kinds_are_fetched_in_the_order_of_the_request_and_reported_one_by_one() -> None:
     fake, told = FakeFetcher({**SERVED}), []
     request = FetchKindsRequest(ALL_THREE, probed)
     fetched = fetch_kinds(
@@ -128,7 +128,7 @@ def test_a_plan_says_what_the_roots_hold_where_something_would_be_fetched(
     assert fake.fetched == []
 
 
-def test_what_an_identity_does_not_check_is_told() -> None:
+def test_values_that_an_identity_does_not_check_are_reported() -> None:
     events: list[Event] = []
     request = FetchKindsRequest((TRITON,), lambda each: probed(each, unchecked=("dtype",)))
     fetch_kinds(as_fetcher(FakeFetcher({**SERVED})), request, events=events.append)
@@ -138,7 +138,7 @@ def test_what_an_identity_does_not_check_is_told() -> None:
 @pytest.mark.parametrize(
     ("group", "told"), [(None, True), (GROUP, False), (GroupWanted("", 1, "me"), False)]
 )
-def test_a_root_that_needs_a_group_and_has_none_is_told(
+def test_a_root_that_needs_a_group_and_has_none_is_reported(
     group: GroupWanted | None, told: bool
 ) -> None:
     events: list[Event] = []

@@ -68,7 +68,7 @@ def _node(tmp_path: Path) -> Node:
     return Node(tmp_path / "cache")
 
 
-def test_what_is_there_is_published_at_once_and_again_when_it_changed(node: Node) -> None:
+def test_existing_files_are_published_at_once_and_again_after_a_change(node: Node) -> None:
     node.write()
     started = node.follower.start()
     assert started.done["triton"].result.artifact_id == "artifact-1"
@@ -82,7 +82,7 @@ def test_what_is_there_is_published_at_once_and_again_when_it_changed(node: Node
     assert node.told(SealStarted) == [SealStarted("triton")]
 
 
-def test_what_is_sealed_again_to_the_same_is_not_told(node: Node) -> None:
+def test_sealing_the_same_artifact_again_is_not_reported(node: Node) -> None:
     node.write()
     node.follower.start()
     node.fake.changes = False
@@ -101,7 +101,7 @@ def test_roots_that_are_not_there_are_waited_for(node: Node) -> None:
     assert node.follower.waited_for == []
 
 
-def test_what_shall_settle_is_not_published_at_once(tmp_path: Path) -> None:
+def test_roots_that_must_settle_are_not_published_at_once(tmp_path: Path) -> None:
     node = Node(tmp_path / "cache", settle_seconds=25.0)
     node.write()
     assert node.follower.start().done == {}
@@ -110,7 +110,7 @@ def test_what_shall_settle_is_not_published_at_once(tmp_path: Path) -> None:
     assert node.look(2) == ["artifact-1"]
 
 
-def test_a_failure_is_told_once_and_leaves_what_is_served(node: Node) -> None:
+def test_a_failure_is_reported_once_and_the_old_artifact_is_served(node: Node) -> None:
     node.write()
     node.follower.start()
     broken = BundleError("ranks are missing")
@@ -134,14 +134,14 @@ def test_a_failure_that_may_pass_is_tried_again_without_a_change(node: Node) -> 
     assert node.look() == ["artifact-1"]
 
 
-def test_what_no_change_of_the_roots_will_mend_has_failed(node: Node) -> None:
+def test_a_kind_fails_if_no_change_of_its_roots_can_help(node: Node) -> None:
     node.write()
     node.fake.errors["triton"] = ConfigurationError("no such field")
     assert list(node.follower.start().failed) == ["triton"]
     assert node.follower.waited_for == []
 
 
-def test_roots_that_do_not_settle_are_told_once(node: Node) -> None:
+def test_roots_that_do_not_settle_are_reported_once(node: Node) -> None:
     node.write()
     node.follower.start()
 

@@ -68,7 +68,7 @@ def test_a_kind_that_had_no_source_is_followed_and_one_without_an_identity_is_no
     assert target.installed == ["a"]
 
 
-def test_a_failure_is_told_once_until_a_look_goes_well() -> None:
+def test_a_failure_is_reported_once_until_a_check_succeeds() -> None:
     target = Target(FakeFetcher({"triton": "a"}), FetchKindsRequest((TRITON,), probed))
     down, full = BackendUnavailableError("down"), InstallError("full")
     for error in (down, full):
@@ -90,7 +90,7 @@ def test_a_failure_is_told_once_until_a_look_goes_well() -> None:
     ],
     ids=["group", "artifact"],
 )
-def test_what_leaves_nothing_to_follow_is_refused(request_: FetchKindsRequest) -> None:
+def test_requests_that_leave_nothing_to_follow_are_refused(request_: FetchKindsRequest) -> None:
     fetcher = cast(ArtifactFetcher, FakeFetcher())
     with pytest.raises(ConfigurationError) as caught:
         SourcesFollower(fetcher, request_, KindOutcomes(), SETTINGS, on_fetched=lambda each: None)

@@ -14,7 +14,7 @@ from mx_artifacts.workflows.selected_kind import SelectedKind
 KINDS = [SelectedKind(get_kind(name)) for name in ("triton", "inductor", "tilelang")]
 
 
-def test_failed_and_skipped_kinds_are_told_and_returned_with_their_errors() -> None:
+def test_failed_and_skipped_kinds_are_reported_and_returned_with_their_errors() -> None:
     absent, broken = NoSourceError("nobody"), BundleError("broken")
     errors = {"triton": absent, "inductor": broken}
     events: list[Event] = []
@@ -48,7 +48,7 @@ def test_a_kind_without_a_result_is_in_none_of_the_outcomes() -> None:
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt(), BrokenPipeError()], ids=repr)
-def test_what_is_no_error_of_this_library_ends_the_work(error: BaseException) -> None:
+def test_an_exception_that_is_not_of_this_library_ends_the_work(error: BaseException) -> None:
     taken = []
 
     def work(each: SelectedKind) -> None:

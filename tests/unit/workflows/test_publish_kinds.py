@@ -21,7 +21,7 @@ def both_profiles(selected: SelectedKind) -> list[ProbedIdentity]:
     return [probed(selected), probed(selected, unchecked=("dtype",))]
 
 
-def test_each_is_announced_under_all_its_identities_and_a_failure_stops_nobody() -> None:
+def test_each_kind_is_announced_under_all_its_identities_and_a_failure_stops_no_other() -> None:
     broken, events, told = BundleError("broken"), list[Event](), list[str]()
     fake = FakePublisher({"triton": broken})
     published = publish_kinds(

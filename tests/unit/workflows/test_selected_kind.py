@@ -75,6 +75,6 @@ def test_a_kind_is_present_when_its_primary_root_has_entries(tmp_path: Path) -> 
     assert present_kinds([full, empty, absent]) == (full,)
 
 
-def test_a_root_that_nothing_tells_the_place_of_is_an_error() -> None:
+def test_a_root_with_an_unknown_path_is_an_error() -> None:
     with pytest.raises(ConfigurationError, match="no default root"):
         SelectedKind(get_kind("generic")).roots({})

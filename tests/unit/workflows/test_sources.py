@@ -30,7 +30,7 @@ def test_a_listing_is_cut_after_the_kind_was_looked_at() -> None:
     assert len(list(listed_workers(client, SourceQuery(), TRITON))) == 3
 
 
-def test_a_record_that_is_gone_meanwhile_is_left_out() -> None:
+def test_a_record_that_was_removed_meanwhile_is_left_out() -> None:
     server = FakeCentral([stored(OURS, "1"), stored(OURS, "2")])
     server.gone.add("1")
     client = cast(CentralClient, server)
