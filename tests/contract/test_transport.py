@@ -260,7 +260,13 @@ def test_damaged_descriptors_are_refused(reader: Reader, shared_peer: ServingPee
 
 
 @pytest.mark.parametrize("warm", [True, False], ids=["used-before", "never-used"])
-def test_a_peer_that_died_is_lost(reader: Reader, start_peer: StartPeer, warm: bool) -> None:
+def test_a_peer_that_died_is_lost(
+    place: tuple[str, str], reader: Reader, start_peer: StartPeer, warm: bool
+) -> None:
+    if place == ("nixl", "local"):
+        pytest.skip(
+            "UCX may read what is mapped in its own process, also after its agent was closed"
+        )
     serving = start_peer()
     address, descriptor = serving.addresses[0], serving.descriptor
     with closing(reader.transport.connect(descriptor)) as peer:
